@@ -1,0 +1,50 @@
+import { fileURLToPath } from "node:url"
+import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config"
+import type { Reporter, TestModule } from "vitest/node"
+
+// vitest reads no workspace files by itself: this is its config, `vitest run --config vitest.workspace.ts`.
+
+/** Ends the run with one plain line, `N passed, N failed`, which also counts files that did not load and hooks that failed. */
+class PlainSummary implements Reporter {
+  #lines = ""
+
+  onInit(): void {
+    // At exit, so that it comes after everything the other reporters print.
+    process.once("exit", () => process.stdout.write(this.#lines))
+  }
+
+  onTestRunEnd(modules: ReadonlyArray<TestModule>, unhandled: ReadonlyArray<unknown>): void {
+    const count = { passed: 0, failed: unhandled.length, skipped: 0, pending: 0 }
+    for (const module of modules) {
+      count.failed += module.errors().length
+      for (const suite of module.children.allSuites()) count.failed += suite.errors().length
+      for (const test of module.children.allTests()) count[test.result().state]++
+    }
+    const skipped = count.skipped + count.pending
+    this.#lines = `${skipped > 0 ? `${skipped} skipped\n` : ""}${count.passed} passed, ${count.failed} failed\n`
+  }
+}
+
+const project = (
+  name: string,
+  folder: string,
+  include: ReadonlyArray<string>
+): TestProjectInlineConfiguration => ({
+  extends: true,
+  root: fileURLToPath(new URL(folder, import.meta.url)), // absolute: works from any folder
+  test: { name, include: [...include] }
+})
+
+export default defineConfig({
+  test: {
+    projects: [
+      project("runtime", "packages/runtime", ["test/**/*.test.ts"]),
+      project("platform-node", "packages/platform-node", ["test/**/*.test.ts"]),
+      project("testing", "packages/testing", ["test/**/*.test.ts"]),
+      project("examples", "examples", ["**/*.test.ts"])
+    ],
+    benchmark: { include: ["bench/**/*.bench.ts"] },
+    reporters: ["default", new PlainSummary()],
+    coverage: { provider: "v8", include: ["packages/*/src/**/*.ts"], reporter: ["text", "json-summary"] }
+  }
+})
