@@ -1,7 +1,10 @@
 // `npm run check`: every check that needs no test run. `npm run check lint types` runs only those. All of them run, also
 // after one failed, and the end names those that did.
 import { spawnSync } from "node:child_process"
+import { globSync } from "node:fs"
 import { fileURLToPath } from "node:url"
+
+const root = fileURLToPath(new URL("..", import.meta.url))
 
 const steps: Record<string, { readonly says: string; readonly command: ReadonlyArray<string> }> = {
   format: { says: "dprint; `npm run format` repairs it", command: ["dprint", "check"] },
@@ -10,10 +13,11 @@ const steps: Record<string, { readonly says: string; readonly command: ReadonlyA
     says: "esbuild: the core bundles for a browser, so nothing in it needs Node.js",
     // dprint-ignore
     command: [
-      "esbuild", "packages/runtime/src/index.ts", "--bundle", "--format=esm", "--platform=browser", "--log-level=warning",
-      "--outfile=node_modules/.cache/core.js"
+      "esbuild", ...globSync("packages/runtime/src/**/*.ts", { cwd: root }),
+      "--bundle", "--format=esm", "--platform=browser", "--log-level=warning", "--outdir=node_modules/.cache/core"
     ]
   },
+  exports: { says: "the packages' manifests name what exists", command: ["node", "scripts/exports.ts"] },
   types: { says: "tsc, sources and tests", command: ["tsc", "-b"] },
   // Not in the manifest: its optional packages for other platforms cannot always be had, and then `npm ci` refuses the lock file.
   effect: {
@@ -39,7 +43,7 @@ for (const [name, { command: [program = "", ...args], says }] of Object.entries(
   if (asked.length > 0 && !asked.includes(name)) continue
   const start = performance.now()
   const { error, status, stderr, stdout } = spawnSync(program, args, {
-    cwd: fileURLToPath(new URL("..", import.meta.url)),
+    cwd: root,
     encoding: "utf8",
     maxBuffer: 64 * 1024 * 1024
   })
