@@ -215,7 +215,6 @@ const objectAt = (where: string, u: unknown): Unknowns => isObject(u) ? u : refu
 const stringAt = (where: string, u: unknown): string => typeof u === "string" ? u : refuse(where, "Malformed")
 
 const read = (input: unknown): CommandSpec => {
-  // A command of effect/process is an Effect, whose prototype may be a function's: only the tag is asked for.
   const given = objectAt("command", input)
   switch (given._tag) {
     case "CommandSpec":
