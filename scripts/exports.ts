@@ -10,7 +10,7 @@ interface Manifest {
 }
 
 const problems: Array<string> = []
-for (const folder of globSync("packages/*/")) {
+for (const folder of globSync("packages/*")) {
   const { exports, publishConfig } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8")) as Manifest
   const expected: Record<string, Published> = {}
   for (const [subpath, target] of Object.entries(exports)) {

@@ -1,6 +1,6 @@
-// The two web globals that runtime and testing use. Everything else of the DOM and of Node.js is left out on purpose (`lib` has neither,
-// `types` is empty), so `setTimeout`, `process`, `Buffer` or `performance` in them is a type error: time goes through
-// Effect's Clock, and the operating system through a driver. No entry of TypeScript's `lib` holds these two alone.
+// The two web globals that runtime and testing use. Everything else of the DOM and of Node.js is left out on purpose
+// (`lib` has neither, `types` is empty), so `setTimeout`, `process`, `Buffer` or `performance` in them is a type error: time
+// goes through Effect's Clock, and the operating system through a driver. No entry of TypeScript's `lib` holds these alone.
 
 declare class TextEncoder {
   readonly encoding: string
