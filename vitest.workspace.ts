@@ -28,20 +28,22 @@ class PlainSummary implements Reporter {
 const project = (
   name: string,
   folder: string,
-  include: ReadonlyArray<string>
+  include: ReadonlyArray<string>,
+  timeout: number
 ): TestProjectInlineConfiguration => ({
   extends: true,
   root: fileURLToPath(new URL(folder, import.meta.url)), // absolute: works from any folder
-  test: { name, include: [...include] }
+  test: { name, include: [...include], testTimeout: timeout, hookTimeout: timeout }
 })
 
 export default defineConfig({
   test: {
     projects: [
-      project("runtime", "packages/runtime", ["test/**/*.test.ts"]),
-      project("platform-node", "packages/platform-node", ["test/**/*.test.ts"]),
-      project("testing", "packages/testing", ["test/**/*.test.ts"]),
-      project("examples", "examples", ["**/*.test.ts"])
+      project("runtime", "packages/runtime", ["test/**/*.test.ts"], 10_000),
+      // Real processes, possibly on a busy machine.
+      project("platform-node", "packages/platform-node", ["test/**/*.test.ts"], 60_000),
+      project("testing", "packages/testing", ["test/**/*.test.ts"], 10_000),
+      project("examples", "examples", ["**/*.test.ts"], 60_000)
     ],
     benchmark: { include: ["bench/**/*.bench.ts"] },
     reporters: ["default", new PlainSummary()],
