@@ -46,7 +46,6 @@ export default defineConfig({
       project("examples", "examples", ["**/*.test.ts"], 60_000)
     ],
     benchmark: { include: ["bench/**/*.bench.ts"] },
-    reporters: ["default", new PlainSummary()],
-    coverage: { provider: "v8", include: ["packages/*/src/**/*.ts"], reporter: ["text", "json-summary"] }
+    reporters: ["default", new PlainSummary()]
   }
 })
