@@ -1,0 +1,57 @@
+/**
+ * What a test sees of the scripted world, and what it can do to it from outside.
+ *
+ * Times are those of the clock that the scripted driver was built under: in a test, virtual milliseconds. A name is the
+ * one under which a script was given, for a leader as in `children`, for any other process as in `forks`.
+ */
+import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
+import type * as Effect from "effect/Effect"
+import type { Script } from "./Script.ts"
+
+export interface WorldService {
+  /**
+   * Everything the driver was asked to do, in order, one line each: the milliseconds, what, to whom, and the answer where
+   * it was not a plain yes. Questions (looks, probes) are not in it.
+   *
+   * `0 spawn server`, `5000 SIGTERM server`, `8000 SIGKILL server refused`, `8000 SIGKILL server gone`,
+   * `9000 SIGSTOP group 1001`, `10 write server`, `10 closeStdin server`, `9000 release server`.
+   */
+  readonly calls: Effect.Effect<ReadonlyArray<string>>
+  /** The lines of `calls` that are signals, without SIGCONT: that one wakes whom another signal ends. */
+  readonly signals: Effect.Effect<ReadonlyArray<string>>
+  /** Names of all living processes of scripts, oldest first; also of those that no look can find. */
+  readonly alive: Effect.Effect<ReadonlyArray<string>>
+  /** How many processes were started so far: leaders and their children. */
+  readonly spawned: Effect.Effect<number>
+  /** Names of the leaders that were answered for and not released. Empty at the end, or something leaks. */
+  readonly open: Effect.Effect<ReadonlyArray<string>>
+  /** How many looks the driver was asked for. */
+  readonly looks: Effect.Effect<number>
+  /**
+   * Ends every living process of this name from outside, by a signal (default SIGKILL) or as if it had exited with a
+   * code. Nothing its script says about signals holds against it. Does nothing when there is none.
+   */
+  readonly kill: (name: string, how?: string | number) => Effect.Effect<void>
+  /** Lets the oldest living process of this name print to its stdout now. */
+  readonly print: (name: string, text: string) => Effect.Effect<void>
+  /**
+   * A process of nobody's tree takes the pid, and so the group and session id, of the last leader of this name, which has
+   * to be gone from the table; else nothing happens. It is called `stranger`, or as told.
+   */
+  readonly reusePid: (
+    name: string,
+    stranger?: { readonly name: string; readonly script: Script }
+  ) => Effect.Effect<void>
+  /** The next `times` looks are cut short (`complete: false`, nobody listed). */
+  readonly blindLooks: (times: number) => Effect.Effect<void>
+  /**
+   * Returns when nothing is left to do that needs no time: due steps of scripts and the work of every fiber that runs
+   * under the layer. Needed where a test moved the world rather than the clock. Real input and output is not seen.
+   */
+  readonly drain: Effect.Effect<void>
+  /** Drains, moves the test clock, and drains again. Only under a TestClock. */
+  readonly advance: (duration: Duration.Input) => Effect.Effect<void>
+}
+
+export class World extends Context.Service<World, WorldService>()("@procyon/testing/World") {}
