@@ -12,6 +12,7 @@ import * as Result from "effect/Result"
 import * as Stream from "effect/Stream"
 import * as Bounds from "./Bounds.ts"
 import { InvalidCommand, type Problem } from "./InvalidCommand.ts"
+import * as Printable from "./Printable.ts"
 
 export { InvalidCommand }
 
@@ -169,7 +170,7 @@ export const summary = (self: CommandSpec): Summary => {
   const { program } = self
   const path = program._tag === "Exec" ? program.command : program.shell
   const name = path.slice(1 + Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")))
-  return { name: bounded(printable(name.slice(0, 64)), 64), args: program._tag === "Exec" ? program.args.length : 0 }
+  return { name: Printable.line(name, 64), args: program._tag === "Exec" ? program.args.length : 0 }
 }
 
 /** At most this many characters are shown of a command. */
@@ -181,13 +182,13 @@ export const maxDisplay = 200
  */
 export const display = (self: CommandSpec): string => {
   const { program } = self
-  if (program._tag === "Shell") return bounded(shown(program.script, (script) => script), maxDisplay)
+  if (program._tag === "Shell") return Printable.cut(shown(program.script, (script) => script), maxDisplay)
   let line = shown(program.command, quoted)
   for (const arg of program.args) {
     if (line.length > maxDisplay) break
     line += ` ${shown(arg, quoted)}`
   }
-  return bounded(line, maxDisplay)
+  return Printable.cut(line, maxDisplay)
 }
 
 const invalid = (where: string, problem: Problem): InvalidCommand => new InvalidCommand({ where, problem })
@@ -490,16 +491,6 @@ const encoder = new TextEncoder()
 
 const shown = (word: Word, form: (text: string) => string): string =>
   // One character more than is shown, so that a cut is seen as one; the rest of a long word is not worth escaping.
-  typeof word === "string" ? printable(form(word.slice(0, maxDisplay + 1))) : "<redacted>"
+  typeof word === "string" ? Printable.escape(form(word.slice(0, maxDisplay + 1))) : "<redacted>"
 
 const quoted = (text: string): string => /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
-
-/** Control, format and separator characters can end a line, or reorder or hide the text around them; lone surrogates cannot be encoded. */
-const printable = (text: string): string =>
-  text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16) ?? ""}}`)
-
-const bounded = (text: string, limit: number): string => {
-  if (text.length <= limit) return text
-  const cut = text.slice(0, limit - 1)
-  return `${/[\uD800-\uDBFF]$/.test(cut) ? cut.slice(0, -1) : cut}…`
-}
