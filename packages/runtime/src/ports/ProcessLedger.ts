@@ -1,0 +1,163 @@
+/**
+ * The port for rows that outlive this process: what was started, for whom, who holds it now, and how it ended.
+ *
+ * A row is written before its process is started, moved only by compare-and-set, and read again after a restart. It
+ * never holds a prompt, an argument, a script, an environment value or output. A ledger keeps rows and decides nothing:
+ * whether a lease is void, and what is to become of a row, is the runtime's business.
+ */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { Identity } from "../domain/Identity.ts"
+import { isSettled, Status, TerminationResult } from "../domain/Status.ts"
+
+/**
+ * Carries no statement, no path and no message of the store's own.
+ *
+ * - `Unavailable`: it could not be reached, or was locked; trying again may help.
+ * - `Full`: no space, or a quota. `Denied`: no right to. `Corrupt`: a row there cannot be read as one.
+ */
+export class LedgerError extends Schema.TaggedError<LedgerError>()("LedgerError", {
+  operation: Schema.Literals(["insert", "transition", "renew", "get", "rows", "remove"]),
+  problem: Schema.Literals(["Unavailable", "Full", "Denied", "Corrupt", "Other"])
+}) {
+  override get message(): string {
+    return `${this.operation}: ${this.problem}`
+  }
+}
+
+/** `session` ends with its owner, `application` with the runtime's layer, `detached` with neither. */
+export const Lifetime = Schema.Literals(["session", "application", "detached"])
+export type Lifetime = typeof Lifetime.Type
+
+/** What a row says of a command: its executable's base name, how many arguments, and a digest to compare by. */
+export const CommandSummary = Schema.Struct({
+  name: Schema.String,
+  args: Schema.Int,
+  digest: Schema.NullOr(Schema.String)
+})
+export interface CommandSummary extends Schema.Schema.Type<typeof CommandSummary> {}
+
+/**
+ * One process. All times are epoch milliseconds of the wall clock.
+ *
+ * - `title`: its caller's own words for it.
+ * - `identity`: `null` until the driver has answered; a row that is left so may or may not have a process.
+ * - `deadlineAt`: when it is to be ended, `null` for never. Rechecked after a restart.
+ * - `holder`, `fence`, `leaseUntil`: the runtime that acts for it, until when, and the number that grows each time
+ *   another one takes over. Writes with an older number change nothing. `holder` is `null` where the runtime's own
+ *   identity is not known; its lease then ends by expiry only.
+ * - `counters`: as of the last renewal, so a lower bound.
+ * - `blob`: reference of the complete output. `workspace`: the exact directory to be removed after its settlement.
+ * - `termination`: its receipt.
+ */
+export const LedgerRow = Schema.Struct({
+  id: Schema.String,
+  owner: Schema.String,
+  lifetime: Lifetime,
+  status: Status,
+  command: CommandSummary,
+  title: Schema.NullOr(Schema.String),
+  identity: Schema.NullOr(Identity),
+  startedAt: Schema.Finite,
+  endedAt: Schema.NullOr(Schema.Finite),
+  deadlineAt: Schema.NullOr(Schema.Finite),
+  holder: Schema.NullOr(Identity),
+  fence: Schema.Int,
+  leaseUntil: Schema.Finite,
+  counters: Schema.Struct({ bytesSeen: Schema.Natural }),
+  blob: Schema.NullOr(Schema.String),
+  workspace: Schema.NullOr(Schema.String),
+  termination: Schema.NullOr(TerminationResult)
+})
+export interface LedgerRow extends Schema.Schema.Type<typeof LedgerRow> {}
+
+/** What a row has to be for a transition to apply. */
+export interface Expected {
+  readonly fence: number
+  readonly status: Status
+}
+
+/** What a transition changes; what is left out stays. Who a row is, whose, and when it began never change. */
+export interface Changes extends Partial<Omit<LedgerRow, "id" | "owner" | "startedAt" | "status">> {
+  readonly status: Status
+}
+
+/** One row's heartbeat: `leaseUntil` is set, counters only grow. */
+export interface Renewal {
+  readonly id: string
+  readonly fence: number
+  readonly leaseUntil: number
+  readonly bytesSeen: number
+}
+
+/** Which rows: those that fit everything asked for. `settled: false` are the ones that are `running` or `kill_failed`. */
+export interface Filter {
+  readonly owner?: string | undefined
+  readonly settled?: boolean | undefined
+}
+
+/** Each call is one atomic step: all of it or nothing, and two callers see each other's before or after. */
+export interface ProcessLedger {
+  /** `false`: the id is taken, and nothing was written. */
+  readonly insert: (row: LedgerRow) => Effect.Effect<boolean, LedgerError>
+  /**
+   * `false`: there is no such row, somebody moved it first, or the change is not one a row may make (see `advance`); then
+   * nothing was written.
+   */
+  readonly transition: (id: string, expected: Expected, changes: Changes) => Effect.Effect<boolean, LedgerError>
+  /**
+   * Renews many leases at once. Answers with the ids that were not: the row is gone, settled, or has another fence, so
+   * that whoever asked no longer holds it.
+   */
+  readonly renew: (renewals: ReadonlyArray<Renewal>) => Effect.Effect<ReadonlyArray<string>, LedgerError>
+  /** One row, `null` when there is none. */
+  readonly get: (id: string) => Effect.Effect<LedgerRow | null, LedgerError>
+  /** In creation order: by `startedAt`, then by id. */
+  readonly rows: (filter?: Filter) => Effect.Effect<ReadonlyArray<LedgerRow>, LedgerError>
+  /**
+   * Forgets a row for good. `false`: there is none, its fence is another, or it is `running`: a row that may have a
+   * living process is never forgotten. That of a `kill_failed` one is; the caller answers for it.
+   */
+  readonly remove: (id: string, fence: number) => Effect.Effect<boolean, LedgerError>
+}
+
+class ProcessLedgerService extends Context.Service<ProcessLedgerService, ProcessLedger>()(
+  "@procyon/runtime/ProcessLedger"
+) {}
+export { ProcessLedgerService as Service }
+
+/**
+ * The row after a transition, or `null` when it does not apply: the one rule for every ledger. The row must be as
+ * expected; its fence never goes down; a settled status is final (other fields may still change, as when a blob is
+ * removed); `kill_failed` never becomes `running` again.
+ */
+export const advance = (row: LedgerRow, expected: Expected, changes: Changes): LedgerRow | null => {
+  if (row.fence !== expected.fence || row.status !== expected.status) return null
+  if (!mayBecome(row.status, changes.status) || (changes.fence ?? row.fence) < row.fence) return null
+  return { ...row, ...changes, id: row.id, owner: row.owner, startedAt: row.startedAt }
+}
+
+/** Whether a row's status may become this one. */
+export const mayBecome = (from: Status, to: Status): boolean => {
+  if (from === to || from === "running") return true
+  return from === "kill_failed" && isSettled(to)
+}
+
+/** The row after its heartbeat, or `null` when it is not the sender's to renew. */
+export const renewed = (row: LedgerRow, { bytesSeen, fence, leaseUntil }: Renewal): LedgerRow | null =>
+  row.fence === fence && !isSettled(row.status)
+    ? { ...row, leaseUntil, counters: { bytesSeen: Math.max(row.counters.bytesSeen, bytesSeen) } }
+    : null
+
+/** Whether a row fits a filter. */
+export const matches = (row: LedgerRow, filter: Filter): boolean =>
+  (filter.owner === undefined || row.owner === filter.owner) &&
+  (filter.settled === undefined || isSettled(row.status) === filter.settled)
+
+/** Creation order. */
+export const byCreation = (self: LedgerRow, that: LedgerRow): number => {
+  if (self.startedAt !== that.startedAt) return self.startedAt - that.startedAt
+  if (self.id === that.id) return 0
+  return self.id < that.id ? -1 : 1
+}

@@ -1,0 +1,52 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Arbitrary from "effect/Arbitrary"
+import * as Schema from "effect/Schema"
+import { isSettled, Status } from "../../src/domain/Status.ts"
+import * as ProcessLedger from "../../src/ports/ProcessLedger.ts"
+import { row } from "./ledgerLaws.ts"
+
+const changes = Arbitrary.all({
+  status: Arbitrary.schema(Status),
+  fence: Arbitrary.schema(Schema.Literals([0, 1, 2, 3])),
+  expected: Arbitrary.all({ status: Arbitrary.schema(Status), fence: Arbitrary.schema(Schema.Literals([0, 1, 2, 3])) })
+})
+
+describe("advance", () => {
+  it.prop(
+    "no history of transitions lowers a fence, leaves a settled status, or changes who a row is",
+    { history: Arbitrary.array(changes, { maxLength: 80 }) },
+    ({ history }) => {
+      let current = row("a")
+      for (const { expected, fence, status } of history) {
+        const next = ProcessLedger.advance(current, expected, { status, fence, id: "b", owner: "s-9" } as never)
+        if (next === null) continue
+        assert.deepStrictEqual(expected, { status: current.status, fence: current.fence })
+        assert.isAtLeast(next.fence, current.fence)
+        if (isSettled(current.status)) assert.strictEqual(next.status, current.status)
+        if (current.status === "kill_failed") assert.notStrictEqual(next.status, "running")
+        assert.strictEqual(`${next.id} ${next.owner}`, "a s-1")
+        current = next
+      }
+    }
+  )
+})
+
+describe("LedgerRow", () => {
+  it("goes through JSON and back", () => {
+    const codec = Schema.toCodecJson(ProcessLedger.LedgerRow)
+    const json: unknown = JSON.parse(JSON.stringify(Schema.encodeSync(codec)(row("a"))))
+    assert.deepStrictEqual(Schema.decodeUnknownSync(codec)(json), row("a"))
+  })
+})
+
+describe("LedgerError", () => {
+  it("says what failed and how, and nothing else", () => {
+    const error = new ProcessLedger.LedgerError({ operation: "insert", problem: "Full" })
+    assert.strictEqual(error.message, "insert: Full")
+    assert.deepStrictEqual(Object.keys(JSON.parse(JSON.stringify(error)) as object).toSorted(), [
+      "_tag",
+      "operation",
+      "problem"
+    ])
+  })
+})

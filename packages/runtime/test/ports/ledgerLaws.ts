@@ -1,0 +1,290 @@
+/**
+ * What every ledger has to keep, whatever it is made of: a law is a sentence and a program that asserts it on a fresh,
+ * empty ledger.
+ */
+import { assert } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import type { Identity } from "../../src/domain/Identity.ts"
+import type { Status } from "../../src/domain/Status.ts"
+import type { LedgerError, LedgerRow, ProcessLedger } from "../../src/ports/ProcessLedger.ts"
+
+export interface Law {
+  readonly name: string
+  readonly check: (ledger: ProcessLedger) => Effect.Effect<void, LedgerError>
+}
+
+const identity: Identity = { pid: 4711, startedAt: 123_456, bootId: "boot", marker: "PROCYON_MARK_x" }
+
+/** A running row; every field that can be set is. */
+export const row = (id: string, change: Partial<LedgerRow> = {}): LedgerRow => ({
+  id,
+  owner: "s-1",
+  lifetime: "session",
+  status: "running",
+  command: { name: "sleep", args: 1, digest: "9f2c" },
+  title: "dev server",
+  identity,
+  startedAt: 1_800_000_000_000,
+  endedAt: null,
+  deadlineAt: 1_800_000_600_000.5,
+  holder: { ...identity, pid: 1 },
+  fence: 1,
+  leaseUntil: 1_800_000_030_000,
+  counters: { bytesSeen: 0 },
+  blob: null,
+  workspace: "/tmp/w",
+  termination: null,
+  ...change
+})
+
+const ended: Partial<LedgerRow> = {
+  endedAt: 1_800_000_005_000,
+  blob: "sha256-9f2c",
+  termination: {
+    status: "cancelled",
+    cause: { _tag: "Stop", by: "owner" },
+    exit: { code: null, signal: "SIGKILL" },
+    forced: true,
+    durationMillis: 5020,
+    timeline: [{ atMillis: 0, what: "TERM -> group 4711" }],
+    leftovers: [],
+    keptLeftovers: false,
+    survivors: [{ pid: 4713, startedAt: 1, name: "sleep", refused: null }],
+    survivorCount: 1,
+    error: null
+  }
+}
+
+const statuses: ReadonlyArray<Status> = ["running", "completed", "error", "cancelled", "timed_out", "kill_failed"]
+const settled: ReadonlyArray<Status> = ["completed", "error", "cancelled", "timed_out"]
+
+const law = (name: string, check: Law["check"]): Law => ({ name, check })
+
+const ids = (rows: ReadonlyArray<LedgerRow>): ReadonlyArray<string> => rows.map(({ id }) => id)
+
+export const ledgerLaws: ReadonlyArray<Law> = [
+  law(
+    "gives a row back as it was inserted, every field",
+    Effect.fnUntraced(function*(ledger) {
+      const full = row("a", { ...ended, status: "cancelled" })
+      const bare = row("b", { title: null, identity: null, deadlineAt: null, holder: null, workspace: null })
+      assert.isTrue(yield* ledger.insert(full))
+      assert.isTrue(yield* ledger.insert(bare))
+      assert.deepStrictEqual(yield* ledger.get("a"), full)
+      assert.deepStrictEqual(yield* ledger.get("b"), bare)
+    })
+  ),
+  law(
+    "answers null for an id it does not know",
+    Effect.fnUntraced(function*(ledger) {
+      assert.isNull(yield* ledger.get("a"))
+    })
+  ),
+  law(
+    "refuses an id that is taken, and keeps the first row",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a"))
+      assert.isFalse(yield* ledger.insert(row("a", { owner: "s-2" })))
+      assert.deepStrictEqual(yield* ledger.rows(), [row("a")])
+    })
+  ),
+  law(
+    "of many who insert one id at once, lets one in",
+    Effect.fnUntraced(function*(ledger) {
+      const inserts = Array.from({ length: 20 }, (_, index) => ledger.insert(row("a", { owner: `s-${index}` })))
+      const answers = yield* Effect.all(inserts, { concurrency: "unbounded" })
+      assert.strictEqual(answers.filter(Boolean).length, 1)
+    })
+  ),
+  law(
+    "a row it was given and changed afterwards is kept as it was given",
+    Effect.fnUntraced(function*(ledger) {
+      const given = { ...row("a") }
+      yield* ledger.insert(given)
+      given.status = "completed"
+      assert.strictEqual((yield* ledger.get("a"))?.status, "running")
+    })
+  ),
+  law(
+    "a transition changes what it names and nothing else",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a"))
+      yield* ledger.insert(row("b"))
+      assert.isTrue(yield* ledger.transition("a", { fence: 1, status: "running" }, { status: "cancelled", ...ended }))
+      assert.deepStrictEqual(yield* ledger.get("a"), row("a", { ...ended, status: "cancelled" }))
+      assert.deepStrictEqual(yield* ledger.get("b"), row("b"))
+    })
+  ),
+  law(
+    "a transition can set a field to null",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a"))
+      yield* ledger.transition("a", { fence: 1, status: "running" }, { status: "running", deadlineAt: null })
+      assert.isNull((yield* ledger.get("a"))?.deadlineAt)
+    })
+  ),
+  law(
+    "a transition from another status, with another fence or of an unknown id changes nothing",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a", { fence: 2 }))
+      const changes = { status: "error" } as const
+      assert.isFalse(yield* ledger.transition("a", { fence: 2, status: "kill_failed" }, changes))
+      assert.isFalse(yield* ledger.transition("a", { fence: 1, status: "running" }, changes))
+      assert.isFalse(yield* ledger.transition("a", { fence: 3, status: "running" }, changes))
+      assert.isFalse(yield* ledger.transition("b", { fence: 2, status: "running" }, changes))
+      assert.deepStrictEqual(yield* ledger.rows(), [row("a", { fence: 2 })])
+    })
+  ),
+  law(
+    "of many who take one row over at once, lets one do it",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a"))
+      const takeOver = ledger.transition("a", { fence: 1, status: "running" }, { status: "running", fence: 2 })
+      const answers = yield* Effect.all(Array.from({ length: 20 }, () => takeOver), { concurrency: "unbounded" })
+      assert.strictEqual(answers.filter(Boolean).length, 1)
+      assert.strictEqual((yield* ledger.get("a"))?.fence, 2)
+    })
+  ),
+  law(
+    "who was taken over from can neither move, renew nor remove the row",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a", { status: "kill_failed" }))
+      yield* ledger.transition("a", { fence: 1, status: "kill_failed" }, { status: "kill_failed", fence: 2 })
+      assert.isFalse(yield* ledger.transition("a", { fence: 1, status: "kill_failed" }, { status: "cancelled" }))
+      assert.deepStrictEqual(yield* ledger.renew([{ id: "a", fence: 1, leaseUntil: 9, bytesSeen: 9 }]), ["a"])
+      assert.isFalse(yield* ledger.remove("a", 1))
+      assert.deepStrictEqual(yield* ledger.get("a"), row("a", { status: "kill_failed", fence: 2 }))
+    })
+  ),
+  law(
+    "a fence never goes down",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a", { fence: 5 }))
+      assert.isFalse(
+        yield* ledger.transition("a", { fence: 5, status: "running" }, { status: "running", fence: 4, title: null })
+      )
+      assert.deepStrictEqual(yield* ledger.get("a"), row("a", { fence: 5 }))
+    })
+  ),
+  law(
+    "a settled status is final",
+    Effect.fnUntraced(function*(ledger) {
+      for (const from of settled) {
+        yield* ledger.insert(row(from, { status: from }))
+        for (const to of statuses.filter((status) => status !== from)) {
+          assert.isFalse(yield* ledger.transition(from, { fence: 1, status: from }, { status: to }), `${from} -> ${to}`)
+        }
+        assert.strictEqual((yield* ledger.get(from))?.status, from)
+      }
+    })
+  ),
+  law(
+    "a settled row can still let go of its blob",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a", { status: "error", blob: "ref" }))
+      assert.isTrue(yield* ledger.transition("a", { fence: 1, status: "error" }, { status: "error", blob: null }))
+      assert.isNull((yield* ledger.get("a"))?.blob)
+    })
+  ),
+  law(
+    "kill_failed becomes settled by proof, and never running again",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a", { status: "kill_failed" }))
+      assert.isFalse(yield* ledger.transition("a", { fence: 1, status: "kill_failed" }, { status: "running" }))
+      assert.isTrue(yield* ledger.transition("a", { fence: 1, status: "kill_failed" }, { status: "timed_out" }))
+      assert.strictEqual((yield* ledger.get("a"))?.status, "timed_out")
+    })
+  ),
+  law(
+    "renew sets leases in one batch and lets counters only grow",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a", { counters: { bytesSeen: 10 } }))
+      yield* ledger.insert(row("b", { status: "kill_failed" }))
+      yield* ledger.insert(row("c"))
+      assert.deepStrictEqual(
+        yield* ledger.renew([
+          { id: "a", fence: 1, leaseUntil: 50, bytesSeen: 7 },
+          { id: "b", fence: 1, leaseUntil: 60, bytesSeen: 2 ** 40 }
+        ]),
+        []
+      )
+      assert.deepStrictEqual(yield* ledger.get("a"), row("a", { leaseUntil: 50, counters: { bytesSeen: 10 } }))
+      assert.deepStrictEqual(
+        yield* ledger.get("b"),
+        row("b", { status: "kill_failed", leaseUntil: 60, counters: { bytesSeen: 2 ** 40 } })
+      )
+      assert.deepStrictEqual(yield* ledger.get("c"), row("c"))
+    })
+  ),
+  law(
+    "renew answers with those that could not be, and renews the others",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a"))
+      yield* ledger.insert(row("b", { status: "completed" }))
+      const renewals = ["a", "b", "c"].map((id) => ({ id, fence: 1, leaseUntil: 50, bytesSeen: 0 }))
+      assert.deepStrictEqual(yield* ledger.renew(renewals), ["b", "c"])
+      assert.strictEqual((yield* ledger.get("a"))?.leaseUntil, 50)
+      assert.deepStrictEqual(yield* ledger.get("b"), row("b", { status: "completed" }))
+      assert.deepStrictEqual(yield* ledger.renew([]), [])
+    })
+  ),
+  law(
+    "rows come in creation order, those of one millisecond by id",
+    Effect.fnUntraced(function*(ledger) {
+      for (const [id, startedAt] of [["z", 1], ["b", 2], ["a", 2], ["y", 0.5], ["B", 2]] as const) {
+        yield* ledger.insert(row(id, { startedAt }))
+      }
+      assert.deepStrictEqual(ids(yield* ledger.rows()), ["y", "z", "B", "a", "b"])
+    })
+  ),
+  law(
+    "rows are filtered by owner, by being settled, and by both",
+    Effect.fnUntraced(function*(ledger) {
+      for (const [index, status] of statuses.entries()) {
+        yield* ledger.insert(row(`1-${status}`, { status, startedAt: index }))
+        yield* ledger.insert(row(`2-${status}`, { status, startedAt: 10 + index, owner: "s-2" }))
+      }
+      const open = ["1-running", "1-kill_failed", "2-running", "2-kill_failed"]
+      assert.deepStrictEqual(ids(yield* ledger.rows({ settled: false })), open)
+      assert.deepStrictEqual(ids(yield* ledger.rows({ owner: "s-2" })), statuses.map((status) => `2-${status}`))
+      assert.deepStrictEqual(
+        ids(yield* ledger.rows({ owner: "s-1", settled: true })),
+        settled.map((status) => `1-${status}`)
+      )
+      assert.deepStrictEqual(yield* ledger.rows({ owner: "s-3" }), [])
+      assert.strictEqual((yield* ledger.rows({ owner: undefined, settled: undefined })).length, 12)
+    })
+  ),
+  law(
+    "owners and ids are compared as they are, whatever characters they hold",
+    Effect.fnUntraced(function*(ledger) {
+      const owners = ["s", "S", "s%", "s_", "'; --", "ß", "😀", "__proto__", ""]
+      for (const [index, owner] of owners.entries()) {
+        yield* ledger.insert(row(`p-${owner}`, { owner, startedAt: index }))
+      }
+      for (const owner of owners) {
+        assert.deepStrictEqual(ids(yield* ledger.rows({ owner })), [`p-${owner}`])
+        assert.strictEqual((yield* ledger.get(`p-${owner}`))?.owner, owner)
+      }
+    })
+  ),
+  law(
+    "remove forgets a row that is not running, once",
+    Effect.fnUntraced(function*(ledger) {
+      for (const status of statuses) yield* ledger.insert(row(status, { status }))
+      for (const status of statuses) assert.strictEqual(yield* ledger.remove(status, 1), status !== "running", status)
+      assert.deepStrictEqual(ids(yield* ledger.rows()), ["running"])
+      assert.isFalse(yield* ledger.remove("completed", 1))
+      assert.isFalse(yield* ledger.remove("never", 1))
+    })
+  ),
+  law(
+    "an id that was removed can be inserted again",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a", { status: "completed" }))
+      yield* ledger.remove("a", 1)
+      assert.isTrue(yield* ledger.insert(row("a", { owner: "s-2" })))
+      assert.strictEqual((yield* ledger.get("a"))?.owner, "s-2")
+    })
+  )
+]
