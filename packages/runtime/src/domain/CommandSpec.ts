@@ -121,7 +121,7 @@ export const shell = (
   script: Word,
   options: Options & { readonly shell?: string | undefined } = {}
 ): CommandSpec => {
-  const { shell: name = defaultShell, ...rest } = options
+  const { shell: name = defaultShell, ...rest } = options ?? {} // without types, `null` is passed for "none"
   return { _tag: "CommandSpec", program: { _tag: "Shell", shell: name, script }, options: rest }
 }
 

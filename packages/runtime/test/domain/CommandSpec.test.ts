@@ -177,6 +177,8 @@ describe("resolve", () => {
       [make("a", [], { cwd: "" }), "Malformed cwd"],
       [untyped(make("a", [], { env: { A: 1 as never } })), "Malformed env.A"],
       [untyped(make("a", [], { inheritEnv: "some" as never })), "Malformed inheritEnv"],
+      [shell("a", null as never), "accepted"],
+      [untyped(make("a", [], null as never)), "Malformed options"],
       [untyped(make("a", [], { stdin: "pipe" as never })), "Malformed stdin"]
     ])
   })
