@@ -8,11 +8,13 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import { BadCursor, type Gap } from "../domain/OutputWindow.ts"
-import type { BlobStore } from "../ports/BlobStore.ts"
+import { BadCursor, type Gap, type Page, type ReadOptions } from "../domain/OutputWindow.ts"
+import * as OutputWindow from "../domain/OutputWindow.ts"
+import * as Utf8 from "../domain/Utf8.ts"
+import * as OutputSpill from "../internal/OutputSpill.ts"
 import type { OutputSink, Sha256 } from "../ports/ProcessDriver.ts"
 
-export { BadCursor, type Gap }
+export { BadCursor, type Gap, type Page, type ReadOptions }
 
 /**
  * Where the spill is.
@@ -53,32 +55,10 @@ export const Metadata = Schema.Struct({
 export interface Metadata extends Schema.Schema.Type<typeof Metadata> {}
 
 /**
- * One read. `data` covers the bytes from `gap.to` (`since` when there is no gap) up to `next`, which is the cursor for
- * the next read. `gap`: bytes at the read's beginning that can no longer be had. `sealed`: nothing comes after what is
- * there now. A text page that starts in a gap begins with a marker line, whose own bytes are not counted.
- */
-export interface Page<out Data> {
-  readonly data: Data
-  readonly since: number
-  readonly next: number
-  readonly gap: Gap | null
-  readonly sealed: boolean
-}
-
-/**
- * `since`: absolute byte offset, default 0. `limit`: most bytes of one page, 0 or absent for no limit. A text page is
- * longer only when its first character is. A page that comes from a blob holds at most 1 MiB, whatever the limit.
- */
-export interface ReadOptions {
-  readonly since?: number | undefined
-  readonly limit?: number | undefined
-}
-
-/**
  * Read-only access to one stream. Needs no service and stays usable when the process and its runtime are gone.
  *
  * Reads fail only for a cursor or limit that is negative or no whole number; what cannot be read any more is told as a
- * gap. Pages are copies. `follow`: history from `since`, then live, ending at the seal; `limit` is the page size
+ * gap. Pages are copies. What memory has lost is read from the sealed blob, at most 1 MiB a page. `follow`: history from `since`, then live, ending at the seal; `limit` is the page size
  * (default 64 KiB). A follower that does not pull costs nothing and holds nobody up; it is told what it missed.
  */
 export interface View {
@@ -91,16 +71,7 @@ export interface View {
   readonly followBytes: (options?: ReadOptions) => Stream.Stream<Page<Uint8Array>, BadCursor>
 }
 
-/** How output that memory loses goes into a blob store. */
-export interface SpillOptions {
-  readonly store: BlobStore
-  /** Most bytes of one blob; 0 for no cap. Past it the blob is partial, and the process is not disturbed. */
-  readonly cap: number
-  /** Runs an effect in a fiber of the runtime; what it returns and how it ends is of no interest. */
-  readonly fork: (effect: Effect.Effect<void>) => void
-  /** How long one call of the store may take before the spill counts as failed. Default 10,000. */
-  readonly stallMillis?: number | undefined
-}
+export type SpillOptions = OutputSpill.Options
 
 export interface Options {
   /** Who writes, such as the process id. Names the temporary file and a partial blob. */
@@ -147,4 +118,296 @@ export interface OutputRetention {
   readonly dispose: Effect.Effect<void>
 }
 
-export declare const make: (options: Options) => OutputRetention
+const defaultPreview = 4096
+const followPage = 64 * 1024
+const blobPage = 1024 * 1024
+
+/** Where bytes go that nobody wants any more. Never read. */
+const scrap = new Uint8Array(4096)
+
+export const make = (options: Options): OutputRetention => new Retention(options)
+
+class Retention implements OutputRetention, OutputSink {
+  readonly #window: OutputWindow.OutputWindow
+  readonly #spill: OutputSpill.OutputSpill | null
+  readonly #sha256: Sha256
+  readonly #now: () => number
+  readonly #cap: number
+  readonly #onCap: () => void
+  readonly #preview: number
+  #resume: (() => void) | null = null
+  #view: View | null = null
+  #capPassed = false
+  #ended = false
+  /** From the beginning of the seal on nothing is taken any more. */
+  #closed = false
+  #drained = false
+  #digest: string | null = null
+  /** One-shot callbacks of whoever waits for a change right now. */
+  #waiting: Set<() => void> | null = null
+  lastOutputAt: number
+
+  constructor(options: Options) {
+    this.#window = OutputWindow.make({ head: options.head, limit: options.limit, protects: options.spill !== null })
+    this.#spill = options.spill === null
+      ? null
+      : OutputSpill.make(options.name, this.#window, options.spill, () => this.#resume?.())
+    this.#sha256 = options.sha256
+    this.#now = options.now
+    this.#cap = options.cap
+    this.#onCap = options.onCap
+    this.#preview = options.preview ?? defaultPreview
+    this.lastOutputAt = options.now()
+  }
+
+  get sink(): OutputSink {
+    return this
+  }
+
+  get bytesSeen(): number {
+    return this.#window.seen
+  }
+
+  reserve(): Uint8Array {
+    if (this.#closed) return scrap
+    this.#spill?.beforeReserve()
+    return this.#window.reserve()
+  }
+
+  commit(count: number): boolean {
+    if (this.#closed) return true
+    const bytes = this.#window.commit(count)
+    if (bytes.length === 0) return true
+    this.#sha256.update(bytes)
+    this.lastOutputAt = this.#now()
+    const flows = this.#spill === null || this.#spill.afterCommit()
+    this.#wake()
+    if (this.#cap > 0 && !this.#capPassed && this.#window.seen > this.#cap) {
+      this.#capPassed = true
+      this.#onCap()
+    }
+    return flows
+  }
+
+  end(): void {
+    this.#ended = true
+    this.#wake()
+  }
+
+  onResume(resume: () => void): void {
+    this.#resume = resume
+  }
+
+  seal(options: { readonly drained: boolean }): Effect.Effect<void> {
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.suspend(() => {
+        if (this.#closed) return restore(this.#until(() => this.#window.sealed))
+        this.#close(options.drained)
+        const spill = this.#spill
+        if (spill === null || !spill.begun) return Effect.sync(() => this.#sealWindow())
+        return Effect.ensuring(restore(spill.finish(this.#digest ?? "")), Effect.sync(() => this.#sealWindow()))
+      })
+    )
+  }
+
+  get ended(): Effect.Effect<void> {
+    return this.#until(() => this.#ended)
+  }
+
+  get view(): View {
+    this.#view ??= this.#makeView()
+    return this.#view
+  }
+
+  metadata(): Metadata {
+    const window = this.#window
+    const spill = this.#spill
+    return {
+      bytesSeen: window.seen,
+      bytesRetained: window.retained,
+      truncated: window.truncated,
+      sealed: window.sealed,
+      drained: window.sealed && this.#drained,
+      sha256: window.sealed ? this.#digest : null,
+      blob: spill === null ? null : spill.blob,
+      spill: spill === null ? "none" : spill.state,
+      spilledBytes: spill === null ? 0 : spill.spilledBytes,
+      capped: spill !== null && spill.capped,
+      gap: spill === null ? null : spill.gap
+    }
+  }
+
+  tail(bytes: number): string {
+    return this.#window.tail(bytes)
+  }
+
+  shrink(): void {
+    this.#window.shrink(Math.floor(this.#preview / 2), Math.ceil(this.#preview / 2))
+  }
+
+  get retrySpill(): Effect.Effect<boolean> {
+    return this.#spill === null ? Effect.succeed(false) : this.#spill.retry
+  }
+
+  get dispose(): Effect.Effect<void> {
+    return this.#spill === null ? Effect.void : this.#spill.dispose
+  }
+
+  #close(drained: boolean): void {
+    this.#closed = true
+    this.#ended = true
+    this.#drained = drained
+    this.#digest = this.#sha256.digest()
+    this.#wake()
+  }
+
+  #sealWindow(): void {
+    this.#window.seal()
+    this.#wake()
+  }
+
+  #wake(): void {
+    const waiting = this.#waiting
+    if (waiting === null) return
+    this.#waiting = null
+    for (const wake of waiting) wake()
+  }
+
+  /**
+   * Waits until `condition` holds, looking again after every change. Whoever waits goes on in a turn of its own, so that
+   * its work is never done inside a commit; changes until then count as one.
+   */
+  #until(condition: () => boolean): Effect.Effect<void> {
+    return Effect.suspend(() =>
+      condition() ? Effect.void : Effect.flatMap(
+        Effect.andThen(this.#change(condition), Effect.yieldNow),
+        () => this.#until(condition)
+      )
+    )
+  }
+
+  #change(condition: () => boolean): Effect.Effect<void> {
+    return Effect.callback<void>((resume) => {
+      if (condition()) {
+        resume(Effect.void)
+        return undefined
+      }
+      const wake = () => resume(Effect.void)
+      this.#waiting ??= new Set()
+      this.#waiting.add(wake)
+      return Effect.sync(() => {
+        this.#waiting?.delete(wake)
+        if (this.#waiting?.size === 0) this.#waiting = null
+      })
+    })
+  }
+
+  #makeView(): View {
+    const text: Form<string> = {
+      fromMemory: (since, limit) => this.#window.readText(since, limit),
+      fromBlob: (since, limit, lost) => this.#textFromBlob(since, limit, lost)
+    }
+    const bytes: Form<Uint8Array> = {
+      fromMemory: (since, limit) => this.#window.readBytes(since, limit),
+      fromBlob: (since, limit, lost) => this.#bytesFromBlob(since, limit, lost)
+    }
+    return {
+      metadata: Effect.sync(() => this.metadata()),
+      preview: Effect.sync(() => this.#window.preview(this.#preview)),
+      read: (options) => this.#read(text, options),
+      readBytes: (options) => this.#read(bytes, options),
+      follow: (options) => this.#follow(text, options),
+      followBytes: (options) => this.#follow(bytes, options)
+    }
+  }
+
+  #read<Data>(form: Form<Data>, options: ReadOptions | undefined): Effect.Effect<Page<Data>, BadCursor> {
+    return Effect.suspend(() => {
+      const bad = OutputWindow.checkRead(options)
+      if (bad !== null) return Effect.fail(bad)
+      const { limit, since } = OutputWindow.normalRead(options)
+      return this.#page(form, since, limit)
+    })
+  }
+
+  /** From memory; where memory has a gap, from the blob as far as that has more. */
+  #page<Data>(form: Form<Data>, since: number, limit: number): Effect.Effect<Page<Data>> {
+    const page = form.fromMemory(since, limit)
+    if (page.gap === null || this.#spill === null || this.#spill.blob === null) return Effect.succeed(page)
+    return Effect.map(form.fromBlob(since, Math.min(limit, blobPage), page.gap), (fromBlob) => fromBlob ?? page)
+  }
+
+  #bytesFromBlob(since: number, limit: number, lost: Gap): Effect.Effect<Page<Uint8Array> | null> {
+    return this.#blobBytes(since, limit, lost, (bytes, place) => ({
+      data: bytes,
+      since,
+      next: place.start + bytes.length,
+      gap: gapBefore(since, place.start),
+      sealed: true
+    }))
+  }
+
+  #textFromBlob(since: number, limit: number, lost: Gap): Effect.Effect<Page<string> | null> {
+    return this.#blobBytes(since, limit + 4, lost, (bytes, place) => {
+      const skipped = place.start > since ? Utf8.borderAfter(bytes, 0, bytes.length) : 0
+      const kept = bytes.subarray(skipped)
+      const length = Utf8.textLength(kept, limit, bytes.length === place.length)
+      const gap = gapBefore(since, place.start + skipped)
+      const text = Utf8.decode(kept.subarray(0, length))
+      return {
+        data: gap === null ? text : OutputWindow.marker(gap.to - gap.from) + text,
+        since,
+        next: place.start + skipped + length,
+        gap,
+        sealed: true
+      }
+    })
+  }
+
+  /** `null` when the blob has nothing before the end of what memory has lost, or cannot be read. */
+  #blobBytes<A>(
+    since: number,
+    limit: number,
+    lost: Gap,
+    use: (bytes: Uint8Array, place: OutputSpill.Place) => A
+  ): Effect.Effect<A | null> {
+    const place = this.#spill === null ? null : this.#spill.locate(since)
+    if (this.#spill === null || place === null || place.start >= lost.to) return Effect.succeed(null)
+    const bytes = this.#spill.read(place.offset, Math.min(place.length, limit))
+    return Effect.map(bytes, (bytes) => bytes === null ? null : use(bytes, place))
+  }
+
+  #follow<Data>(form: Form<Data>, options: ReadOptions | undefined): Stream.Stream<Page<Data>, BadCursor> {
+    return Stream.suspend(() => {
+      const bad = OutputWindow.checkRead(options)
+      if (bad !== null) return Stream.fail(bad)
+      const { limit, since } = OutputWindow.normalRead(options)
+      return Stream.unfold(since, (cursor) => this.#following(form, cursor, limit === Infinity ? followPage : limit))
+    })
+  }
+
+  /** The next page that moves the cursor, however long that takes; `undefined` at the end. */
+  #following<Data>(
+    form: Form<Data>,
+    cursor: number,
+    limit: number
+  ): Effect.Effect<readonly [Page<Data>, number] | undefined> {
+    return Effect.suspend(() => {
+      const seen = this.#window.seen
+      const changed = () => this.#window.seen !== seen || this.#window.sealed
+      return Effect.flatMap(this.#page(form, cursor, limit), (page) => {
+        if (page.next > cursor) return Effect.succeed([page, page.next] as const)
+        if (page.sealed) return Effect.succeed(undefined)
+        return Effect.flatMap(this.#until(changed), () => this.#following(form, cursor, limit))
+      })
+    })
+  }
+}
+
+/** The two forms of a page: text and bytes. */
+interface Form<Data> {
+  readonly fromMemory: (since: number, limit: number) => Page<Data>
+  readonly fromBlob: (since: number, limit: number, lost: Gap) => Effect.Effect<Page<Data> | null>
+}
+
+const gapBefore = (since: number, start: number): Gap | null => start > since ? { from: since, to: start } : null
