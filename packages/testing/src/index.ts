@@ -1,4 +1,5 @@
 /** Tools for testing programs on Procyon, and for testing implementations of its ports. */
+export * as DriverLaws from "./DriverLaws.ts"
 export { child, type Escape, type ForkOptions, type Script, type Timing } from "./Script.ts"
 export * as ScriptedDriver from "./ScriptedDriver.ts"
 export { World, type WorldService } from "./World.ts"

@@ -1,0 +1,844 @@
+/**
+ * What every process driver owes the runtime, as tests that any driver can run.
+ *
+ * A law starts a program that has one vice and waits for evidence: the exit that was told, a line of output, a look that
+ * shows it. Nothing is concluded from time that passed. Each law has a fresh layer and ends what it started. A law that
+ * a driver cannot keep, because it does not claim the capability or has no program for it, is skipped with that reason
+ * in its name.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import type { CommandSpec } from "@procyon/runtime/domain/CommandSpec"
+import { type Identity, markerPrefix } from "@procyon/runtime/domain/Identity"
+import type { Exit } from "@procyon/runtime/domain/Status"
+import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import type * as Layer from "effect/Layer"
+import * as Result from "effect/Result"
+import type * as Scope from "effect/Scope"
+import * as TestClock from "effect/testing/TestClock"
+
+/** A command, or why the platform has none with this vice. */
+export type Program = CommandSpec | { readonly missing: string }
+
+/**
+ * The commands the laws start. Each is its leader alone, unless it says otherwise. "Waits" means: runs until a signal
+ * ends it. A `ready` line says that the vice is in force.
+ */
+export interface Programs {
+  /** Waits, prints nothing, never reads its stdin, and does nothing about signals. */
+  readonly waits: CommandSpec
+  /** Exits with code 0 at once. */
+  readonly succeeds: CommandSpec
+  /** Exits with code 7 at once. */
+  readonly exits7: CommandSpec
+  /** Ends itself by SIGKILL. */
+  readonly diesByKill: Program
+  /** Prints exactly this many bytes (more than 256 KiB) of this SHA-256 to stdout, then exits with code 0. */
+  readonly talks: { readonly command: CommandSpec; readonly bytes: number; readonly sha256: string }
+  /** Prints `out` to stdout, then `err` to stderr, and exits with code 0. */
+  readonly speaksTwice: CommandSpec
+  /** Closes its output, then waits. */
+  readonly closesOutput: Program
+  /** Prints `hi` and a line feed, leaves a waiting child that holds its output open, and exits with code 0. */
+  readonly leavesHolder: Program
+  /** Leaves a waiting child in its group that holds no output, and exits with code 0. */
+  readonly leavesMember: Program
+  /** Starts a child with a group of its own in the same session; both wait. */
+  readonly childLeavesGroup: Program
+  /** Starts a child with a session of its own; both wait. */
+  readonly childLeavesSession: Program
+  /** Leaves a waiting process with a session of its own that is nobody's child, and exits with code 0. */
+  readonly daemonizes: Program
+  /** Prints `ready` once it has a dead child that it never waits for, then waits. */
+  readonly keepsZombie: Program
+  /** Prints `ready` once it ignores SIGTERM, then waits. */
+  readonly ignoresTerm: Program
+  /** Prints `ready`, waits, and on SIGTERM prints `bye` and exits with code 0. */
+  readonly polite: Program
+  /** Prints what it reads from stdin until that ends, then exits with code 0. */
+  readonly echoes: CommandSpec
+  /** Closes its stdin, prints `ready`, then waits. */
+  readonly closesStdin: Program
+  /** Waits, and takes more turns to start than a law waits before it interrupts. */
+  readonly startsSlowly: Program
+  /** Commands that cannot be started, and the problem each has to be told by. */
+  readonly failures: ReadonlyArray<{
+    readonly what: string
+    readonly command: CommandSpec
+    readonly problem: ProcessDriver.SpawnProblem
+  }>
+}
+
+export interface Options {
+  /** `live`: real processes on the real clock. `virtual`: under a TestClock, which the laws move. */
+  readonly clock: "live" | "virtual"
+  /** What the driver claims; that it does is itself a law. */
+  readonly capabilities: ProcessDriver.Capabilities
+  readonly programs: Programs
+}
+
+/** One try of a wait for evidence, and how many there are: 10 s in all. */
+const tryMillis = 5
+const tries = 2000
+
+/** Collects a stream. Pauses once it has seen `pauseAt` bytes, until told to flow. */
+class Sink implements ProcessDriver.OutputSink {
+  readonly #hash: ProcessDriver.Sha256
+  readonly #region = new Uint8Array(16 * 1024)
+  text = ""
+  bytes = 0
+  ends = 0
+  pauseAt = Infinity
+
+  constructor(hash: ProcessDriver.Sha256) {
+    this.#hash = hash
+  }
+
+  readonly reserve = (): Uint8Array => this.#region
+  readonly commit = (count: number): boolean => {
+    const bytes = this.#region.subarray(0, count)
+    this.#hash.update(bytes)
+    this.bytes += count
+    if (this.text.length < 4096) this.text += new TextDecoder().decode(bytes)
+    return this.bytes < this.pauseAt
+  }
+  readonly end = (): void => {
+    this.ends++
+  }
+  digest(): string {
+    return this.#hash.digest()
+  }
+}
+
+interface Started {
+  readonly child: ProcessDriver.Child
+  readonly root: Identity
+  readonly out: Sink
+  readonly err: Sink
+  readonly exits: ReadonlyArray<Exit>
+  /** The bytes of stdout that had been committed when the exit was told. */
+  readonly bytesAtExit: () => number
+}
+
+interface StartOptions {
+  readonly stdin?: "open" | undefined
+  readonly merged?: boolean | undefined
+  readonly pauseAt?: number | undefined
+  readonly marker?: string | undefined
+}
+
+/** What a law works with: one driver, and the waiting that fits its clock. */
+class Bench {
+  readonly driver: ProcessDriver.ProcessDriver
+  readonly #pause: Effect.Effect<void>
+  #markers = 0
+
+  constructor(driver: ProcessDriver.ProcessDriver, clock: Options["clock"]) {
+    this.driver = driver
+    this.#pause = clock === "live" ? Effect.sleep(tryMillis) : TestClock.adjust(tryMillis)
+  }
+
+  /** A marker nobody else has: real ones are random, and laws of one file run one after the other. */
+  newMarker(): string {
+    return `${markerPrefix}law_${this.#markers++}_${Math.random().toString(36).slice(2)}`
+  }
+
+  /** Starts it, and ends and releases its whole tree when the law is over. */
+  start(
+    command: CommandSpec,
+    options: StartOptions = {}
+  ): Effect.Effect<Started, ProcessDriver.SpawnFailed, Scope.Scope> {
+    return Effect.gen({ self: this }, function*() {
+      const out = new Sink(this.driver.sha256())
+      const err = new Sink(this.driver.sha256())
+      out.pauseAt = options.pauseAt ?? Infinity
+      const exits: Array<Exit> = []
+      let bytesAtExit = -1
+      const child = yield* Effect.acquireRelease(
+        this.driver.spawn({
+          command: options.stdin === undefined
+            ? command
+            : { ...command, options: { ...command.options, stdin: "open" } },
+          marker: options.marker ?? this.newMarker(),
+          stdout: out,
+          stderr: options.merged === true ? "merged" : err,
+          onExit: (exit) => {
+            exits.push(exit)
+            bytesAtExit = out.bytes
+          }
+        }),
+        (child) => Effect.andThen(this.endTree(child.identity), child.release)
+      )
+      return { child, root: child.identity, out, err, exits, bytesAtExit: () => bytesAtExit }
+    })
+  }
+
+  look(root: Identity): Effect.Effect<ProcessDriver.TreeLook> {
+    return Effect.map(this.driver.look([root]), (looks) => {
+      const look = looks[0]
+      return look === undefined ? assert.fail("a look has to answer for every root") : look
+    })
+  }
+
+  /** Waits for evidence, and fails when it does not come. */
+  until<A>(what: string, check: Effect.Effect<A>, holds: (a: A) => boolean): Effect.Effect<A> {
+    return Effect.gen({ self: this }, function*() {
+      for (let left = tries; left > 0; left--) {
+        const seen = yield* check
+        if (holds(seen)) return seen
+        yield* this.#pause
+      }
+      return assert.fail(`no evidence within ${tries * tryMillis} ms: ${what}`)
+    })
+  }
+
+  untilExit(started: Started): Effect.Effect<Exit> {
+    return Effect.map(
+      this.until("the exit is told", Effect.sync(() => started.exits[0]), (exit) => exit !== undefined),
+      (exit) => exit ?? assert.fail("unreachable")
+    )
+  }
+
+  untilText(sink: Sink, text: string): Effect.Effect<string> {
+    return this.until(`the output holds ${text}`, Effect.sync(() => sink.text), (seen) => seen.includes(text))
+  }
+
+  untilEnd(sink: Sink): Effect.Effect<number> {
+    return this.until("the output ends", Effect.sync(() => sink.ends), (ends) => ends > 0)
+  }
+
+  untilMembers(root: Identity, count: number): Effect.Effect<ProcessDriver.TreeLook> {
+    return this.until(`a look shows ${count} members`, this.look(root), (look) => look.members.length === count)
+  }
+
+  /** Lets some turns go by in which something that must not happen could. Proves nothing by itself. */
+  get aWhile(): Effect.Effect<void> {
+    return Effect.repeat(this.#pause, { times: 9 })
+  }
+
+  /** Sends a signal to everybody a fresh look shows. */
+  signal(root: Identity, signal: string): Effect.Effect<ReadonlyArray<ProcessDriver.SignalOutcome>> {
+    return Effect.flatMap(this.look(root), ({ members }) => this.driver.signal(root, { members }, signal))
+  }
+
+  endTree(root: Identity): Effect.Effect<void> {
+    const kill = Effect.gen({ self: this }, function*() {
+      const { members, occupied } = yield* this.look(root)
+      if (members.length + occupied.length > 0) {
+        yield* this.driver.signal(root, { members, groups: occupied }, "SIGKILL")
+      }
+      return members.length + occupied.length
+    })
+    return Effect.asVoid(this.until("the tree is gone", kill, (left) => left === 0))
+  }
+}
+
+const otherRoot = (root: Identity, changes: Partial<Identity>): Identity => ({
+  pid: changes.pid ?? root.pid,
+  startedAt: changes.startedAt ?? root.startedAt,
+  bootId: changes.bootId ?? root.bootId,
+  marker: changes.marker ?? root.marker
+})
+
+const leaderOf = (look: ProcessDriver.TreeLook, root: Identity): ProcessDriver.Member =>
+  look.members.find((member) => member.pid === root.pid) ?? assert.fail("the leader is no member of its tree")
+
+const others = (look: ProcessDriver.TreeLook, root: Identity): ReadonlyArray<ProcessDriver.Member> =>
+  look.members.filter((member) => member.pid !== root.pid)
+
+const only = (outcomes: ReadonlyArray<ProcessDriver.SignalOutcome>): ProcessDriver.SignalOutcome => {
+  assert.lengthOf(outcomes, 1)
+  return outcomes[0] ?? assert.fail("unreachable")
+}
+
+type Law = (bench: Bench) => Effect.Effect<void, ProcessDriver.SpawnFailed, Scope.Scope>
+
+const turnsBeforeInterrupt = 8
+
+/** Interrupts a start after more and more turns. Whom the driver answered for is ended here, everybody else by it. */
+const interruptedStart = (succeeds: CommandSpec) => (bench: Bench, command: CommandSpec): ReturnType<Law> =>
+  Effect.gen(function*() {
+    const ended = yield* bench.start(succeeds)
+    yield* bench.untilExit(ended)
+    for (let turns = 0; turns < turnsBeforeInterrupt; turns++) {
+      const marker = bench.newMarker()
+      const sink = new Sink(bench.driver.sha256())
+      const spawn = bench.driver.spawn({ command, marker, stdout: sink, stderr: "merged", onExit: () => undefined })
+      const answered: Array<ProcessDriver.Child> = []
+      const fiber = yield* Effect.forkChild(
+        Effect.uninterruptibleMask((restore) => Effect.map(restore(spawn), (child) => answered.push(child))),
+        { startImmediately: true }
+      )
+      for (let turn = 0; turn < turns; turn++) yield* Effect.yieldNow
+      yield* Fiber.interrupt(fiber)
+      // The pid of a process that is gone, so that only the marker can find anybody.
+      const { members } = yield* bench.look(otherRoot(ended.root, { marker }))
+      if (answered.length === 0) assert.deepStrictEqual(members.map((member) => member.state), [])
+      for (const child of answered) yield* Effect.andThen(bench.endTree(child.identity), child.release)
+    }
+  })
+
+/** Runs every law on this driver. Call it at the top level of a test file. */
+export const driverLaws = <E>(
+  name: string,
+  layer: Layer.Layer<ProcessDriver.Service, E>,
+  options: Options
+): void => {
+  const { capabilities, clock, programs } = options
+  const test = clock === "live" ? it.live : it.effect
+
+  const law = (sentence: string, body: Law): void =>
+    test(
+      sentence,
+      () =>
+        Effect.flatMap(ProcessDriver.Service, (driver) => Effect.scoped(body(new Bench(driver, clock)))).pipe(
+          Effect.provide(layer)
+        )
+    )
+
+  const skip = (sentence: string, reason: string): void =>
+    // oxlint-disable-next-line vitest/no-disabled-tests -- the reason is in the name, and the platform's, not the test's
+    it.skip(`${sentence} (skipped: ${reason})`, () => undefined)
+
+  /** A law about a program that not every platform has, or about a capability that not every driver claims. */
+  const lawOf = (
+    sentence: string,
+    program: Program,
+    body: (bench: Bench, command: CommandSpec) => ReturnType<Law>,
+    needs: ReadonlyArray<"processTable" | "sessions" | "marker"> = []
+  ): void => {
+    const lacking = needs.find((need) => !capabilities[need])
+    if ("missing" in program) skip(sentence, program.missing)
+    else if (lacking !== undefined) skip(sentence, `no ${lacking}`)
+    else law(sentence, (bench) => body(bench, program))
+  }
+
+  describe(`${name} keeps the laws of a process driver`, () => {
+    law(
+      "it claims the capabilities it is tested for",
+      (bench) => Effect.sync(() => assert.deepStrictEqual(bench.driver.capabilities, capabilities))
+    )
+
+    describe("identity", () => {
+      law("spawn answers with an identity that carries the marker asked for", (bench) =>
+        Effect.gen(function*() {
+          const marker = bench.newMarker()
+          const { root } = yield* bench.start(programs.waits, { marker })
+          assert.strictEqual(root.marker, marker)
+          assert.isAbove(root.pid, 1)
+          assert.notStrictEqual(root.bootId, "")
+        }))
+
+      lawOf(
+        "a started leader is a member of its tree, in a group and session of its own",
+        programs.waits,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const { root } = yield* bench.start(command)
+            const look = yield* bench.look(root)
+            const leader = leaderOf(look, root)
+            assert.deepInclude(look, { root, leader: "alive", occupied: [], complete: true })
+            assert.deepInclude(leader, { startedAt: root.startedAt, group: root.pid, session: root.pid })
+            assert.isTrue(bench.driver.occupied(root))
+          }),
+        ["processTable"]
+      )
+
+      lawOf("a look answers for every root, in order", programs.waits, (bench, command) =>
+        Effect.gen(function*() {
+          const first = yield* bench.start(command)
+          const second = yield* bench.start(command)
+          const looks = yield* bench.driver.look([second.root, first.root])
+          assert.deepStrictEqual(looks.map((look) => look.root), [second.root, first.root])
+          assert.deepStrictEqual(looks.map((look) => look.members.map((member) => member.pid)), [
+            [second.root.pid],
+            [first.root.pid]
+          ])
+        }), ["processTable"])
+
+      lawOf(
+        "a process of another boot is gone, though its pid be in use",
+        programs.waits,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const { root } = yield* bench.start(command)
+            const look = yield* bench.look(otherRoot(root, { bootId: "another-boot", marker: bench.newMarker() }))
+            assert.deepInclude(look, { leader: "gone", members: [] })
+          }),
+        ["processTable"]
+      )
+    })
+
+    describe("exits", () => {
+      law("tells the exit code as the system gave it", (bench) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(programs.exits7)
+          assert.deepStrictEqual(yield* bench.untilExit(started), { code: 7, signal: null })
+        }))
+
+      lawOf(
+        "tells the signal of a child that ended itself by one",
+        programs.diesByKill,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGKILL" })
+          })
+      )
+
+      law("tells the signal that ended a child, once", (bench) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(programs.waits)
+          assert.strictEqual(only(yield* bench.signal(started.root, "SIGTERM")).outcome, "sent")
+          assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+          yield* bench.aWhile
+          assert.lengthOf(started.exits, 1)
+        }))
+
+      lawOf(
+        "a polite child's code is told, not the signal it answered",
+        programs.polite,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            yield* bench.untilText(started.out, "ready")
+            yield* bench.signal(started.root, "SIGTERM")
+            assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+            assert.include(started.out.text, "bye")
+          })
+      )
+
+      lawOf(
+        "after all has ended a look is empty and no group is occupied",
+        programs.succeeds,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            yield* bench.untilExit(started)
+            const look = yield* bench.look(started.root)
+            assert.deepStrictEqual(look, {
+              root: started.root,
+              leader: "gone",
+              members: [],
+              occupied: [],
+              complete: true
+            })
+            assert.isFalse(bench.driver.occupied(started.root))
+          }),
+        ["processTable"]
+      )
+    })
+
+    describe("output", () => {
+      law("all the leader wrote is committed before its exit is told", (bench) =>
+        Effect.gen(function*() {
+          const { bytes, command, sha256 } = programs.talks
+          for (let round = 0; round < 5; round++) {
+            const started = yield* bench.start(command)
+            assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+            assert.strictEqual(started.bytesAtExit(), bytes)
+            yield* bench.untilEnd(started.out)
+            assert.deepStrictEqual([started.out.bytes, started.out.ends], [bytes, 1])
+            assert.strictEqual(started.out.digest(), sha256)
+          }
+        }))
+
+      law("keeps the streams apart when asked to", (bench) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(programs.speaksTwice)
+          yield* bench.untilExit(started)
+          assert.deepStrictEqual([started.out.text.trim(), started.err.text.trim()], ["out", "err"])
+          yield* bench.untilEnd(started.out)
+          yield* bench.untilEnd(started.err)
+        }))
+
+      law(
+        "gives one sink both streams in their order when merged, and ends it once",
+        (bench) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(programs.speaksTwice, { merged: true })
+            yield* bench.untilExit(started)
+            assert.match(started.out.text, /^out\s*err\s*$/)
+            yield* bench.untilEnd(started.out)
+            assert.deepStrictEqual([started.out.ends, started.err.ends], [1, 0])
+          })
+      )
+
+      lawOf("the end of the output is not an exit", programs.closesOutput, (bench, command) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(command)
+          yield* bench.untilEnd(started.out)
+          assert.strictEqual((yield* bench.look(started.root)).leader, "alive")
+          assert.lengthOf(started.exits, 0)
+        }), ["processTable"])
+
+      lawOf("an exit is not the end of the output", programs.leavesHolder, (bench, command) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(command)
+          yield* bench.untilExit(started)
+          assert.deepStrictEqual([started.out.text, started.out.ends], ["hi\n", 0])
+          assert.strictEqual(started.child.drain("stdout"), "empty")
+          yield* bench.endTree(started.root)
+          yield* bench.untilEnd(started.out)
+          assert.strictEqual(started.child.drain("stdout"), "ended")
+          assert.strictEqual(started.out.text, "hi\n")
+        }), ["processTable"])
+
+      law("a paused stream commits nothing until it is resumed, and loses nothing", (bench) =>
+        Effect.gen(function*() {
+          const { bytes, command, sha256 } = programs.talks
+          const started = yield* bench.start(command, { pauseAt: 1 })
+          yield* bench.until("the first bytes", Effect.sync(() => started.out.bytes), (seen) => seen > 0)
+          const atPause = started.out.bytes
+          yield* bench.aWhile
+          assert.strictEqual(started.child.drain("stdout"), "paused")
+          assert.deepStrictEqual([started.out.bytes, started.out.ends, started.exits.length], [atPause, 0, 0])
+          started.out.pauseAt = Infinity
+          started.child.resume("stdout")
+          started.child.resume("stdout")
+          yield* bench.untilExit(started)
+          yield* bench.untilEnd(started.out)
+          assert.deepStrictEqual([started.out.bytes, started.out.digest()], [bytes, sha256])
+        }))
+    })
+
+    describe("input", () => {
+      law(
+        "a write tells how many bytes were taken, and closing ends the child's stdin",
+        (bench) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(programs.echoes, { stdin: "open" })
+            assert.strictEqual(yield* started.child.write(new TextEncoder().encode("hello")), 5)
+            yield* bench.untilText(started.out, "hello")
+            yield* started.child.closeStdin()
+            assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+            assert.strictEqual(yield* started.child.write(new Uint8Array(1)), 0)
+          })
+      )
+
+      law("more than a pipe holds arrives in order", (bench) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(programs.echoes, { stdin: "open" })
+          const bytes = new Uint8Array(300_000).map((_, index) => index % 251)
+          const write = yield* Effect.forkChild(Effect.tap(started.child.write(bytes), started.child.closeStdin()))
+          yield* bench.untilExit(started)
+          assert.strictEqual(yield* Fiber.join(write), bytes.length)
+          yield* bench.untilEnd(started.out)
+          const expected = bench.driver.sha256()
+          expected.update(bytes)
+          assert.strictEqual(started.out.digest(), expected.digest())
+        }))
+
+      law("a child without stdin reads its end at once", (bench) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(programs.echoes)
+          assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+          assert.strictEqual(yield* started.child.write(new Uint8Array(1)), 0)
+          yield* started.child.closeStdin()
+        }))
+
+      lawOf(
+        "a child that closed its stdin takes fewer bytes than given",
+        programs.closesStdin,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command, { stdin: "open" })
+            yield* bench.untilText(started.out, "ready")
+            assert.isBelow(yield* started.child.write(new Uint8Array(1024 * 1024)), 1024 * 1024)
+            assert.lengthOf(started.exits, 0)
+          })
+      )
+
+      law(
+        "a write that waits for a child that never reads is answered when the child ends",
+        (bench) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(programs.waits, { stdin: "open" })
+            const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
+              startImmediately: true
+            })
+            yield* bench.signal(started.root, "SIGKILL")
+            yield* bench.untilExit(started)
+            assert.isBelow(yield* Fiber.join(write), 1024 * 1024)
+          })
+      )
+
+      law("closing now drops what was not taken", (bench) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(programs.waits, { stdin: "open" })
+          const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
+            startImmediately: true
+          })
+          yield* started.child.closeStdin({ now: true })
+          assert.isBelow(yield* Fiber.join(write), 1024 * 1024)
+          assert.lengthOf(started.exits, 0)
+        }))
+
+      law("interrupting a write stops the wait only", (bench) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(programs.waits, { stdin: "open" })
+          const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
+            startImmediately: true
+          })
+          yield* Fiber.interrupt(write)
+          assert.strictEqual(only(yield* bench.signal(started.root, "SIGTERM")).outcome, "sent")
+          assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+        }))
+    })
+
+    describe("signals", () => {
+      lawOf(
+        "a signal to a process that is gone is answered with gone",
+        programs.waits,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            const { members } = yield* bench.look(started.root)
+            yield* bench.signal(started.root, "SIGKILL")
+            yield* bench.untilExit(started)
+            assert.strictEqual(only(yield* bench.driver.signal(started.root, { members }, "SIGKILL")).outcome, "gone")
+          }),
+        ["processTable"]
+      )
+
+      lawOf(
+        "a signal to a pid with another start time is never sent",
+        programs.waits,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            const leader = leaderOf(yield* bench.look(started.root), started.root)
+            const stale = { ...leader, startedAt: leader.startedAt - 1 }
+            const outcome = only(yield* bench.driver.signal(started.root, { members: [stale] }, "SIGKILL"))
+            assert.include(["not-same", "gone"], outcome.outcome)
+            // Had the KILL been delivered, it and not this TERM would be the end that is told.
+            yield* bench.signal(started.root, "SIGTERM")
+            assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+          }),
+        ["processTable"]
+      )
+
+      lawOf("a signal to a stale root is never sent", programs.waits, (bench, command) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(command)
+          const leader = leaderOf(yield* bench.look(started.root), started.root)
+          const stale = otherRoot(started.root, {
+            startedAt: started.root.startedAt - 1,
+            marker: bench.newMarker()
+          })
+          const look = yield* bench.look(stale)
+          assert.deepInclude(look, { leader: "gone", members: [] })
+          const members = [{ ...leader, startedAt: stale.startedAt }]
+          const outcome = only(yield* bench.driver.signal(stale, { members }, "SIGKILL"))
+          assert.include(["not-same", "gone"], outcome.outcome)
+          yield* bench.signal(started.root, "SIGTERM")
+          assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+        }), ["processTable"])
+
+      lawOf(
+        "an ignored signal is sent, changes nothing, and KILL ends the child",
+        programs.ignoresTerm,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            yield* bench.untilText(started.out, "ready")
+            const termed = yield* bench.signal(started.root, "SIGTERM")
+            assert.deepStrictEqual(termed.filter(({ outcome }) => outcome !== "sent"), [])
+            assert.strictEqual((yield* bench.look(started.root)).leader, "alive")
+            yield* bench.endTree(started.root)
+            assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGKILL" })
+          })
+      )
+
+      lawOf(
+        "a stopped process is listed in state T and goes on when continued",
+        programs.waits,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            const inState = (holds: (state: string) => boolean) =>
+              bench.until("the state changes", bench.look(started.root), (look) =>
+                look.members.length === 1 && look.members.every((member) =>
+                  holds(member.state)
+                ))
+            yield* bench.signal(started.root, "SIGSTOP")
+            yield* inState((state) => state === "T")
+            yield* bench.signal(started.root, "SIGCONT")
+            yield* inState((state) => state !== "T")
+          }),
+        ["processTable"]
+      )
+
+      lawOf(
+        "one call gives one outcome for each member",
+        programs.childLeavesGroup,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            const { members } = yield* bench.untilMembers(started.root, 2)
+            const outcomes = yield* bench.driver.signal(started.root, { members }, "SIGKILL")
+            assert.sameDeepMembers(
+              outcomes.map(({ pid, startedAt }) => [pid, startedAt]),
+              members.map(({ pid, startedAt }) => [pid, startedAt])
+            )
+          }),
+        ["processTable", "sessions"]
+      )
+    })
+
+    describe("trees", () => {
+      lawOf(
+        "finds and ends a member that outlived its leader",
+        programs.leavesMember,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            yield* bench.untilExit(started)
+            const look = yield* bench.look(started.root)
+            assert.deepInclude(look, { leader: "gone" })
+            assert.deepStrictEqual(look.members.map((member) => member.group), [started.root.pid])
+            assert.isTrue(bench.driver.occupied(started.root))
+            yield* bench.endTree(started.root)
+            yield* bench.until(
+              "no group is occupied",
+              Effect.sync(() => bench.driver.occupied(started.root)),
+              (is) => !is
+            )
+          }),
+        ["processTable"]
+      )
+
+      lawOf(
+        "finds a member that left the group",
+        programs.childLeavesGroup,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            const look = yield* bench.until("the child is in its own group", bench.look(started.root), (look) =>
+              others(look, started.root).some((member) =>
+                member.group === member.pid
+              ))
+            assert.isTrue(look.members.every((member) => member.session === started.root.pid))
+          }),
+        ["processTable", "sessions"]
+      )
+
+      lawOf(
+        "finds a member that left the session, also when its parent is gone",
+        programs.childLeavesSession,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            const before = yield* bench.until("the child is in its own session", bench.look(started.root), (look) =>
+              others(look, started.root).some((member) =>
+                member.session === member.pid
+              ))
+            yield* bench.driver.signal(started.root, { members: [leaderOf(before, started.root)] }, "SIGKILL")
+            yield* bench.untilExit(started)
+            const after = yield* bench.look(started.root)
+            assert.deepStrictEqual(
+              after.members.map((member) => member.pid),
+              others(before, started.root).map((member) => member.pid)
+            )
+            yield* bench.endTree(started.root)
+            assert.deepStrictEqual((yield* bench.look(started.root)).members, [])
+          }),
+        ["processTable", "sessions"]
+      )
+
+      lawOf("finds a daemon by its marker", programs.daemonizes, (bench, command) =>
+        Effect.gen(function*() {
+          const started = yield* bench.start(command)
+          yield* bench.untilExit(started)
+          const look = yield* bench.until("one member in a session of its own", bench.look(started.root), (look) =>
+            look.members.length === 1 && look.members[0]?.session !== started.root.pid)
+          assert.strictEqual(look.leader, "gone")
+          yield* bench.endTree(started.root)
+          assert.deepStrictEqual((yield* bench.look(started.root)).members, [])
+        }), ["processTable", "marker"])
+
+      lawOf(
+        "finds the tree of a root it was never told of",
+        programs.daemonizes,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            yield* bench.untilExit(started)
+            yield* bench.untilMembers(started.root, 1)
+            yield* started.child.release
+            assert.lengthOf((yield* bench.look(started.root)).members, 1)
+            yield* bench.endTree(started.root)
+          }),
+        ["processTable", "marker"]
+      )
+
+      lawOf(
+        "a dead process that nobody waited for is not a member",
+        programs.keepsZombie,
+        (bench, command) =>
+          Effect.gen(function*() {
+            const started = yield* bench.start(command)
+            yield* bench.untilText(started.out, "ready")
+            const look = yield* bench.look(started.root)
+            assert.deepStrictEqual(look.members.map((member) => member.pid), [started.root.pid])
+            assert.deepStrictEqual(look.occupied, [])
+          }),
+        ["processTable"]
+      )
+    })
+
+    describe("starts", () => {
+      for (const { command, problem, what } of programs.failures) {
+        law(`${what}: the start fails with ${problem} and leaves nothing`, (bench) =>
+          Effect.gen(function*() {
+            const ended = yield* bench.start(programs.succeeds)
+            yield* bench.untilExit(ended)
+            const marker = bench.newMarker()
+            const result = yield* Effect.result(bench.start(command, { marker }))
+            assert.strictEqual(Result.isFailure(result) ? result.failure.problem : "started", problem)
+            assert.deepStrictEqual((yield* bench.look(otherRoot(ended.root, { marker }))).members, [])
+          }))
+      }
+
+      lawOf(
+        "an interrupted start leaves no process, at whatever turn",
+        programs.waits,
+        interruptedStart(programs.succeeds),
+        [
+          "processTable",
+          "marker"
+        ]
+      )
+
+      lawOf("an interrupted slow start leaves no process", programs.startsSlowly, interruptedStart(programs.succeeds), [
+        "processTable",
+        "marker"
+      ])
+    })
+
+    lawOf(
+      "releasing touches no process, and a second time nothing",
+      programs.waits,
+      (bench, command) =>
+        Effect.gen(function*() {
+          const { child, exits, root } = yield* bench.start(command)
+          yield* child.release
+          yield* child.release
+          const look = yield* bench.look(root)
+          assert.deepStrictEqual(look.members.map((member) => member.pid), [root.pid])
+          yield* bench.endTree(root)
+          assert.deepStrictEqual(exits, [])
+        }),
+      ["processTable"]
+    )
+
+    law("the hash is SHA-256, fed in pieces", (bench) =>
+      Effect.sync(() => {
+        const hash = bench.driver.sha256()
+        hash.update(new TextEncoder().encode("a"))
+        hash.update(new TextEncoder().encode("bc"))
+        assert.strictEqual(hash.digest(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+      }))
+  })
+}
