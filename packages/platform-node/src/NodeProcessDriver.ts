@@ -1,0 +1,192 @@
+/**
+ * The process driver for Node on Linux that starts its children itself.
+ *
+ * Each start blocks the event loop for as long as the system takes to copy this process, so this driver is for small and
+ * short-lived applications. It sees a whole tree within these limits: a descendant that has left the session, has wiped
+ * its environment and has lost its parent before any look is not found, and neither is one that has changed its user
+ * under the same conditions. On other systems it sees less, and `capabilities` says so.
+ */
+import type { Identity } from "@procyon/runtime/domain/Identity"
+import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
+import { createHash } from "node:crypto"
+import * as fs from "node:fs"
+import * as FifoPool from "./internal/fifoPool.ts"
+import * as Forest from "./internal/forest.ts"
+import * as Leader from "./internal/leader.ts"
+import * as Look from "./internal/look.ts"
+import { readBootId, tryReadStat } from "./internal/processTable.ts"
+import { signalTree } from "./internal/signals.ts"
+import * as StartQueue from "./internal/startQueue.ts"
+
+/** How long an interrupted start kills and looks again, in milliseconds, before it gives up on a tree that will not end. */
+const endingMillis = 3_000
+
+const capabilitiesOf = (bootId: string | null): ProcessDriver.Capabilities => {
+  const hasTable = bootId !== null
+  // Where `/proc` hides the processes of others (`hidepid`), a member that changes its user is not seen any more.
+  const seesAll = hasTable && fs.existsSync("/proc/1/stat")
+  return {
+    platform: process.platform,
+    processTable: hasTable,
+    sessions: hasTable,
+    marker: hasTable,
+    wholeTree: seesAll ? "verified" : process.platform === "win32" ? "none" : "group-only",
+    pty: false
+  }
+}
+
+/**
+ * A driver that lives as long as its scope. Closing the scope closes every pipe and removes the directory of the FIFOs;
+ * it ends no process, so whoever owns children ends them first.
+ */
+export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope> = Effect.gen(function*() {
+  const bootId = readBootId()
+  const forest = Forest.make(bootId ?? "")
+  const looker = Look.make(forest)
+  const queue = StartQueue.make()
+  const fifos = FifoPool.make()
+  const open = new Set<Leader.Leader>()
+  let closed = false
+
+  yield* Effect.addFinalizer(() =>
+    Effect.callback<void>((resume) => {
+      closed = true
+      for (const leader of open) leader.release()
+      fifos.close(() => resume(Effect.void))
+    })
+  )
+
+  const look: ProcessDriver.ProcessDriver["look"] = (roots) =>
+    Effect.callback((resume) => looker.look(roots, (looks) => resume(Effect.succeed(looks))))
+
+  const signal: ProcessDriver.ProcessDriver["signal"] = (root, targets, signal) =>
+    Effect.sync(() => {
+      forest.adopt(root)
+      const tree = forest.find(root)
+      return tree === undefined ? [] : signalTree(tree, targets.members, targets.groups ?? [], signal)
+    })
+
+  /** Ends a tree that nobody will hear of. */
+  const endTree = (child: ProcessDriver.Child): Effect.Effect<void> =>
+    Effect.gen(function*() {
+      const until = performance.now() + endingMillis
+      yield* signal(child.identity, { members: [], groups: [child.identity.pid] }, "SIGKILL")
+      while (performance.now() < until) {
+        const [found] = yield* look([child.identity])
+        if (found === undefined || isOver(found)) break
+        yield* signal(child.identity, { members: found.members, groups: found.occupied }, "SIGKILL")
+      }
+      yield* child.release
+    })
+
+  /** Begins to tell a leader's facts, once it is started. */
+  const childOf = (request: ProcessDriver.SpawnRequest, leader: Leader.Leader): ProcessDriver.Child => {
+    // In the turn of the start: the leader is there, even if it has ended, until its exit is collected.
+    const startedAt = tryReadStat(leader.pid)?.startedAt ?? 0
+    const identity: Identity = { pid: leader.pid, startedAt, bootId: bootId ?? "", marker: request.marker }
+    const tree = forest.plant(identity)
+    leader.child.prependOnceListener("exit", () => forest.reap(tree))
+    open.add(leader)
+    return {
+      identity,
+      write: (bytes) =>
+        Effect.callback((resume) => leader.stdin.write(bytes, (accepted) => resume(Effect.succeed(accepted)))),
+      closeStdin: (options) =>
+        options?.now === true
+          ? Effect.sync(leader.stdin.destroy)
+          : Effect.callback((resume) => leader.stdin.close(() => resume(Effect.void))),
+      resume: (stream) => leader.outputs[stream].resume(),
+      drain: (stream) => leader.outputs[stream].drain(),
+      release: Effect.sync(() => {
+        if (!open.delete(leader)) return
+        leader.release()
+        forest.fell(tree)
+      })
+    }
+  }
+
+  /** Enqueues a start. Answers what to wait for, and how to undo it from wherever it has got to. */
+  const begin = (request: ProcessDriver.SpawnRequest): Starting => {
+    let state: "queued" | "undone" | ProcessDriver.Child = "queued"
+    let answer: Starting["answer"] | null = null
+    let tell = (given: Starting["answer"]): void => {
+      answer = given
+    }
+    let names: ReadonlyArray<string> | null = null
+    const launch = (): void => {
+      if (closed) return tell(Effect.fail(new ProcessDriver.SpawnFailed({ problem: "Other", code: "ECANCELED" })))
+      if (state === "undone") return fifos.give(names ?? [])
+      Leader.start(request, names, {
+        started: (leader) => {
+          const child = childOf(request, leader)
+          state = child
+          tell(Effect.succeed(child))
+        },
+        failed: (failure) => tell(Effect.fail(failure))
+      })
+    }
+    const prepare = (ready: () => void): void => {
+      if (!hasFifos) return ready()
+      fifos.take(Leader.fifosOf(request), (taken) => {
+        names = taken
+        ready()
+      })
+    }
+    const takeBack = queue.add({ prepare, launch })
+    return {
+      answer: Effect.callback((resume) => {
+        if (answer !== null) resume(answer)
+        else tell = resume
+      }),
+      undo: Effect.suspend(() => {
+        const before = state
+        state = "undone"
+        takeBack()
+        return typeof before === "string" ? Effect.void : endTree(before)
+      })
+    }
+  }
+
+  return {
+    capabilities: capabilitiesOf(bootId),
+    spawn: (request) =>
+      Effect.uninterruptibleMask((restore) =>
+        Effect.suspend(() => {
+          const starting = begin(request)
+          return Effect.flatMap(
+            Effect.exit(restore(starting.answer)),
+            (exit) => Exit.hasInterrupts(exit) ? Effect.andThen(starting.undo, exit) : exit
+          )
+        })
+      ),
+    look,
+    occupied: (root) => {
+      const tree = forest.find(root)
+      return tree !== undefined && Forest.isOccupied(tree)
+    },
+    signal,
+    sha256: () => {
+      const hash = createHash("sha256")
+      return { update: (bytes) => void hash.update(bytes), digest: () => hash.digest("hex") }
+    }
+  }
+})
+
+/** The driver as a layer. Write it once and share it: each build has a stock of FIFOs and a memory of its own. */
+export const layer: Layer.Layer<ProcessDriver.Service> = Layer.effect(ProcessDriver.Service, make)
+
+/** A start on its way. */
+interface Starting {
+  readonly answer: Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed>
+  readonly undo: Effect.Effect<void>
+}
+
+// An open FIFO is opened again through /proc/self/fd, which other systems have not.
+const hasFifos = process.platform === "linux"
+
+const isOver = (look: ProcessDriver.TreeLook): boolean =>
+  look.complete && look.leader === "gone" && look.members.length === 0 && look.occupied.length === 0

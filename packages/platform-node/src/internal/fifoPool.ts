@@ -1,0 +1,98 @@
+/**
+ * A stock of FIFOs: named pipes that a child writes to and this process reads.
+ *
+ * Node gives a child socket pairs, which cannot be opened again as `/dev/stdout`, and has no call that makes a pipe. A
+ * FIFO is one, but only the program `mkfifo` makes it, so they are made in batches, one batch at a time. Each name is
+ * used once and unlinked at once, so that what survives of one job can never write into the next one's.
+ */
+import { spawn } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+
+/** The first batch is small, since most programs start few children; `mkfifo` takes some 40 us a name. */
+const firstBatch = 24
+const batch = 240
+
+export interface FifoPool {
+  /**
+   * Calls back, at once when there are enough, with so many paths, the caller's to open and unlink; with `null` when none
+   * can be made. Calls made while a batch is being made wait for it in order.
+   */
+  readonly take: (count: number, use: (names: ReadonlyArray<string> | null) => void) => void
+  /** Takes unopened names back. */
+  readonly give: (names: ReadonlyArray<string>) => void
+  /** Removes the directory, after the batch in the making. Nothing is made afterwards. */
+  readonly close: (done: () => void) => void
+}
+
+/** A pool with no directory yet: it is made, readable by this user only, with the first batch. */
+export const make = (options?: { readonly program?: string | undefined }): FifoPool => {
+  const program = options?.program ?? "mkfifo"
+  let directory: string | null = null
+  let made = 0
+  let closed = false
+  let names: Array<string> = []
+  let waiting: Array<(made: boolean) => void> | null = null
+
+  const forget = (): void => {
+    if (directory !== null) fs.rmSync(directory, { recursive: true, force: true })
+    directory = null
+    names = []
+  }
+  const settle = (fresh: ReadonlyArray<string>): void => {
+    const callbacks = waiting ?? []
+    waiting = null
+    // A failure may be the directory's, such as one that a cleaner has removed: the next batch makes a new one.
+    if (fresh.length === 0) forget()
+    else names.push(...fresh)
+    for (const callback of callbacks) callback(fresh.length > 0)
+  }
+  const produce = (): void => {
+    try {
+      directory ??= fs.mkdtempSync(path.join(os.tmpdir(), "procyon-"))
+      const within = directory
+      const fresh = Array.from({ length: made === 0 ? firstBatch : batch }, () => path.join(within, String(made++)))
+      const child = spawn(program, ["-m", "600", ...fresh], { stdio: "ignore" })
+      let settled = false
+      const once = (ok: boolean): void => {
+        if (settled) return
+        settled = true
+        settle(ok ? fresh : [])
+      }
+      child.once("error", () => once(false))
+      child.once("exit", (code) => once(code === 0))
+    } catch {
+      settle([])
+    }
+  }
+
+  const refill = (done: (made: boolean) => void): void => {
+    if (closed) done(false)
+    else if (waiting === null) {
+      waiting = [done]
+      produce()
+    } else waiting.push(done)
+  }
+  const take: FifoPool["take"] = (count, use) => {
+    if (names.length >= count) use(names.splice(names.length - count))
+    else refill((made) => made ? take(count, use) : use(null))
+  }
+
+  return {
+    take,
+    give: (unused) => {
+      if (closed) { for (const name of unused) fs.rmSync(name, { force: true }) }
+      else names.push(...unused)
+    },
+    close(done) {
+      closed = true
+      const finish = (): void => {
+        forget()
+        done()
+      }
+      if (waiting === null) finish()
+      else waiting.push(finish)
+    }
+  }
+}

@@ -1,0 +1,334 @@
+/**
+ * Whom we know: the trees of started leaders, who belongs to them, and which sessions and groups are theirs.
+ *
+ * Everything here is judged on readings of the process table that somebody else makes (`look.ts`). What was seen once is
+ * remembered, because the links that show it are lost when a parent dies.
+ *
+ * Ids are handed out again, so an id is a tree's only while that is certain. A session nobody can join from outside; it
+ * stays owned while its leader is the recorded process, or while there is no process of that id and the session was seen
+ * populated so lately that the ids cannot have come round. The same holds for groups.
+ */
+import type { Identity } from "@procyon/runtime/domain/Identity"
+import type { TreeLook } from "@procyon/runtime/ports/ProcessDriver"
+import { errnoOf, isDead, type ProcessStat, readEnvironNames, type Reading, tryReadStat } from "./processTable.ts"
+
+/** How long an id that no process has stays known after it was seen populated, in milliseconds. */
+const rememberMillis = 10_000
+
+/** How long a process whose environment cannot be read is asked again: it may be in the middle of `exec`. */
+const youngMillis = 2_000
+
+/** What is known of one leader and its descendants. */
+export interface Tree {
+  readonly root: Identity
+  /** Start times by pid, the leader's included until it is reaped. */
+  readonly members: Map<number, number>
+  /** The leader's start time, or `null` for a session whose leader was gone when it was found. */
+  readonly sessions: Map<number, { startedAt: number | null; seenAt: number }>
+  readonly groups: Map<number, { seenAt: number }>
+  /** Whether this process is the leader's parent and has not collected its exit: its pid cannot be anybody else's. */
+  unreapedChild: boolean
+  /** Whether the leader's exit was collected: whoever has its pid now is somebody else, whatever the start time says. */
+  reaped: boolean
+  /** Whether it was recorded from an identity alone, so that nobody will release it. */
+  readonly adopted: boolean
+}
+
+/** Asks the system whether a group has any process, zombies included. Not allowed to signal it means that it has. */
+export const probeGroup = (group: number): boolean => {
+  try {
+    process.kill(-group, 0)
+    return true
+  } catch (error) {
+    return errnoOf(error) === "EPERM"
+  }
+}
+
+export interface Forest {
+  /** Records a leader that this process has just started. */
+  readonly plant: (root: Identity) => Tree
+  /** Records that a leader's exit was collected. */
+  readonly reap: (tree: Tree) => void
+  readonly fell: (tree: Tree) => void
+  readonly find: (root: Identity) => Tree | undefined
+  /** Records a root of this boot that is not known yet, from its identity alone. */
+  readonly adopt: (root: Identity) => void
+  /** What a reading says of every tree. The answers are for the roots given, in order. */
+  readonly judge: (reading: Reading, roots: ReadonlyArray<Identity>) => ReadonlyArray<TreeLook>
+}
+
+/** An empty forest. `bootId`: trees of another boot are gone without a look. */
+export const make = (bootId: string): Forest => {
+  // A marker is random and its own tree's alone, so it serves as the key.
+  const trees = new Map<string, Tree>()
+  const strangers = new Map<number, Stranger>()
+
+  const record = (root: Identity, adopted: boolean): Tree => {
+    const tree: Tree = {
+      root,
+      members: new Map(),
+      sessions: new Map(),
+      groups: new Map(),
+      unreapedChild: !adopted,
+      reaped: false,
+      adopted
+    }
+    trees.set(root.marker, tree)
+    return tree
+  }
+
+  return {
+    plant(root) {
+      const tree = record(root, false)
+      const seenAt = performance.now()
+      tree.members.set(root.pid, root.startedAt)
+      tree.sessions.set(root.pid, { startedAt: root.startedAt, seenAt })
+      tree.groups.set(root.pid, { seenAt })
+      return tree
+    },
+    reap(tree) {
+      const { pid } = tree.root
+      tree.unreapedChild = false
+      tree.reaped = true
+      tree.members.delete(pid)
+      const session = tree.sessions.get(pid)
+      if (session !== undefined) {
+        session.startedAt = null
+        session.seenAt = performance.now()
+      }
+      probeKnown(tree, pid)
+    },
+    fell: (tree) => void trees.delete(tree.root.marker),
+    find: (root) => trees.get(root.marker),
+    adopt(root) {
+      if (root.bootId !== bootId || trees.has(root.marker)) return
+      record(root, true)
+      // Processes that carry this marker may have been asked, and taken for strangers, before it was known.
+      strangers.clear()
+    },
+    judge(reading, roots) {
+      const found = classify(reading, [...trees.values()], strangers)
+      return roots.map((root) => {
+        const tree = trees.get(root.marker)
+        if (tree === undefined) return { root, leader: "gone", members: [], occupied: [], complete: reading.complete }
+        const look = describe(tree, reading, found)
+        const isOver = look.leader === "gone" && look.members.length === 0 && look.occupied.length === 0
+        if (tree.adopted && isOver && look.complete) trees.delete(root.marker)
+        return look
+      })
+    }
+  }
+}
+
+/** Whether a known group of the tree's is populated, zombies included. Forgets those that are not. */
+export const isOccupied = (tree: Tree): boolean => {
+  for (const id of tree.groups.keys()) if (probeKnown(tree, id)) return true
+  return false
+}
+
+/** Whether a group is the tree's for certain, though nobody in it was seen. */
+export const ownsGroup = (tree: Tree, id: number): boolean => {
+  const known = tree.groups.get(id)
+  if (known === undefined || performance.now() - known.seenAt > rememberMillis) return false
+  const holder = tryReadStat(id)
+  if (holder === null || tree.members.get(id) === holder.startedAt) return true
+  const session = tree.sessions.get(holder.session)
+  return session !== undefined && (holder.session !== id || session.startedAt === holder.startedAt)
+}
+
+/** Probes a known group: notes the time when it is populated, forgets it when it is empty. */
+const probeKnown = (tree: Tree, id: number): boolean => {
+  const known = tree.groups.get(id)
+  if (known === undefined) return false
+  const populated = (tree.unreapedChild && id === tree.root.pid) || probeGroup(id)
+  if (populated) known.seenAt = performance.now()
+  else tree.groups.delete(id)
+  return populated
+}
+
+/** A process that was asked for a marker and had none of ours. `final`: it need not be asked again. */
+interface Stranger {
+  readonly startedAt: number
+  readonly since: number
+  readonly final: boolean
+}
+
+/** A reading, sorted by what is asked of it, and whom each process in it belongs to. */
+interface Index {
+  readonly processes: ReadonlyMap<number, ProcessStat>
+  readonly candidates: ReadonlyArray<ProcessStat>
+  readonly children: ReadonlyMap<number, ReadonlyArray<ProcessStat>>
+  readonly bySession: ReadonlyMap<number, ReadonlyArray<ProcessStat>>
+  readonly byGroup: ReadonlyMap<number, ReadonlyArray<ProcessStat>>
+  readonly owners: Map<number, Tree>
+  readonly members: Map<Tree, Array<ProcessStat>>
+}
+
+const sort = (
+  processes: ReadonlyArray<ProcessStat>,
+  by: "parent" | "session" | "group"
+): ReadonlyMap<number, ReadonlyArray<ProcessStat>> => {
+  const sorted = new Map<number, Array<ProcessStat>>()
+  for (const stat of processes) {
+    const those = sorted.get(stat[by])
+    if (those === undefined) sorted.set(stat[by], [stat])
+    else those.push(stat)
+  }
+  return sorted
+}
+
+const indexOf = (reading: Reading, trees: ReadonlyArray<Tree>): Index => {
+  // Nothing that is older than every leader can descend from one. Ids come round; start times do not.
+  const oldest = trees.reduce((least, tree) => Math.min(least, tree.root.startedAt), Infinity)
+  const candidates = [...reading.processes.values()].filter((stat) =>
+    stat.startedAt >= oldest && stat.pid > 1 && stat.pid !== process.pid
+  )
+  return {
+    processes: reading.processes,
+    candidates,
+    children: sort(candidates, "parent"),
+    bySession: sort(candidates, "session"),
+    byGroup: sort(candidates, "group"),
+    owners: new Map(),
+    members: new Map(trees.map((tree) => [tree, []]))
+  }
+}
+
+type Take = (stat: ProcessStat, tree: Tree) => void
+
+/** Finds every member, to a fixpoint, and brings what is remembered of each tree up to this reading. */
+const classify = (reading: Reading, trees: ReadonlyArray<Tree>, strangers: Map<number, Stranger>): Index => {
+  const index = indexOf(reading, trees)
+  const queue: Array<readonly [ProcessStat, Tree]> = []
+  const take: Take = (stat, tree) => {
+    // The older cannot descend from the younger.
+    if (index.owners.has(stat.pid) || stat.startedAt < tree.root.startedAt) return
+    index.owners.set(stat.pid, tree)
+    queue.push([stat, tree])
+  }
+  const spread = (): void => {
+    for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
+      const [stat, tree] = next
+      if (!isDead(stat)) index.members.get(tree)?.push(stat)
+      ownSession(tree, stat, index)
+      for (const child of index.children.get(stat.pid) ?? []) take(child, tree)
+      if (!tree.sessions.has(stat.session)) continue
+      for (const fellow of index.bySession.get(stat.session) ?? []) take(fellow, tree)
+    }
+  }
+  for (const tree of trees) forgetSessions(tree, index)
+  for (const tree of trees) takeKnown(tree, index, take)
+  spread()
+  askStrangers(index, trees, strangers, take)
+  spread()
+  for (const [tree, members] of index.members) {
+    forgetMembers(tree, index)
+    for (const stat of members) recordMember(tree, stat)
+  }
+  for (const pid of strangers.keys()) if (!reading.processes.has(pid)) strangers.delete(pid)
+  return index
+}
+
+/** Takes whom a tree's records name: its leader, its recorded members, and everybody in its sessions. */
+const takeKnown = (tree: Tree, index: Index, take: Take): void => {
+  const takeIf = (pid: number, startedAt: number): void => {
+    const stat = index.processes.get(pid)
+    if (stat?.startedAt === startedAt) take(stat, tree)
+  }
+  // Once its exit was collected, whoever has the leader's number is somebody else, even with the same start time.
+  if (!tree.reaped) takeIf(tree.root.pid, tree.root.startedAt)
+  for (const [pid, startedAt] of tree.members) takeIf(pid, startedAt)
+  for (const session of tree.sessions.keys()) for (const stat of index.bySession.get(session) ?? []) take(stat, tree)
+}
+
+/** A member's session is the tree's when the member leads it, or when nobody is left who leads it. */
+const ownSession = (tree: Tree, stat: ProcessStat, index: Index): void => {
+  if (stat.session <= 1 || tree.sessions.has(stat.session)) return
+  const leader = index.processes.get(stat.session)
+  if (leader !== undefined && leader.pid !== stat.pid) return
+  tree.sessions.set(stat.session, { startedAt: leader?.startedAt ?? null, seenAt: performance.now() })
+}
+
+const recordMember = (tree: Tree, stat: ProcessStat): void => {
+  tree.members.set(stat.pid, stat.startedAt)
+  if (stat.group > 1 && tree.sessions.has(stat.session)) tree.groups.set(stat.group, { seenAt: performance.now() })
+}
+
+const forgetMembers = (tree: Tree, index: Index): void => {
+  for (const [pid, startedAt] of tree.members) {
+    if (index.processes.get(pid)?.startedAt === startedAt || (tree.unreapedChild && pid === tree.root.pid)) continue
+    tree.members.delete(pid)
+  }
+}
+
+const forgetSessions = (tree: Tree, index: Index): void => {
+  const now = performance.now()
+  for (const [id, session] of tree.sessions) {
+    if (tree.unreapedChild && id === tree.root.pid) continue
+    const leader = index.processes.get(id)
+    // Somebody may fork faster than a reading: then the group of the same id tells that the session is populated.
+    const isSeen = leader !== undefined || index.bySession.has(id) || probeKnown(tree, id)
+    const isOurs = leader === undefined
+      ? now - session.seenAt <= rememberMillis && (isSeen || isOccupied(tree))
+      : leader.startedAt === session.startedAt
+    if (!isOurs) tree.sessions.delete(id)
+    else if (isSeen) session.seenAt = now
+  }
+}
+
+/** Reads the environment of the unknown, once each, and takes those that carry a marker. */
+const askStrangers = (
+  index: Index,
+  trees: ReadonlyArray<Tree>,
+  strangers: Map<number, Stranger>,
+  take: Take
+): void => {
+  const markers = new Map(trees.map((tree) => [tree.root.marker, tree]))
+  for (const stat of index.candidates) {
+    if (index.owners.has(stat.pid) || isDead(stat)) continue
+    const before = strangers.get(stat.pid)
+    const isSame = before?.startedAt === stat.startedAt
+    if (isSame && before.final) continue
+    const now = performance.now()
+    const since = isSame ? before.since : now
+    const names = readEnvironNames(stat.pid)
+    const marker = names?.find((name) => markers.has(name))
+    const tree = marker === undefined ? undefined : markers.get(marker)
+    if (tree !== undefined) take(stat, tree)
+    else {strangers.set(stat.pid, {
+        startedAt: stat.startedAt,
+        since,
+        final: names !== null || now - since > youngMillis
+      })}
+  }
+}
+
+/** What one reading says of one tree. */
+const describe = (tree: Tree, reading: Reading, index: Index): TreeLook => ({
+  root: tree.root,
+  leader: leaderOf(tree, index),
+  members: index.members.get(tree) ?? [],
+  occupied: occupiedUnseen(tree, index),
+  complete: reading.complete
+})
+
+const leaderOf = (tree: Tree, index: Index): TreeLook["leader"] => {
+  if (tree.reaped) return "gone"
+  const stat = index.processes.get(tree.root.pid)
+  // A child whose exit was not collected is there, also where its line could not be read.
+  if (stat === undefined || stat.startedAt !== tree.root.startedAt) return tree.unreapedChild ? "alive" : "gone"
+  return isDead(stat) ? "unreaped" : "alive"
+}
+
+/** The tree's groups that a probe finds populated and the reading does not. Forgets those that are no longer its own. */
+const occupiedUnseen = (tree: Tree, index: Index): ReadonlyArray<number> => {
+  const occupied: Array<number> = []
+  for (const [id, known] of tree.groups) {
+    const inside = index.byGroup.get(id) ?? []
+    // A group lies within one session, so one process tells for all.
+    if (inside.some((stat) => index.owners.get(stat.pid) === tree)) known.seenAt = performance.now()
+    else if (inside.length > 0 || performance.now() - known.seenAt > rememberMillis) tree.groups.delete(id)
+    else if (probeKnown(tree, id)) occupied.push(id)
+  }
+  return occupied
+}

@@ -1,0 +1,184 @@
+/**
+ * Starting one leader and carrying its facts out: its output, its stdin, its exit.
+ *
+ * The child writes to FIFOs that this process reads; where none can be had, to Node's own pipes.
+ */
+import type { Exit } from "@procyon/runtime/domain/Status"
+import type { OutputSink, SpawnFailed, SpawnRequest, StreamName } from "@procyon/runtime/ports/ProcessDriver"
+import { type ChildProcess, spawn, type StdioOptions } from "node:child_process"
+import * as fs from "node:fs"
+import * as net from "node:net"
+import { environmentOf, programLine } from "./environment.ts"
+import * as OutputReader from "./outputReader.ts"
+import { nameFailure } from "./spawnFailure.ts"
+import * as StdinWriter from "./stdinWriter.ts"
+
+const { O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants
+
+/** A started leader, without anything that Effect is needed for. */
+export interface Leader {
+  readonly pid: number
+  readonly child: ChildProcess
+  readonly stdin: StdinWriter.StdinWriter
+  readonly outputs: Readonly<Record<StreamName, OutputReader.OutputReader>>
+  /** Lets go of everything but the process. Its exit is still collected, and told to nobody. */
+  readonly release: () => void
+}
+
+/** How many FIFOs a start takes: one for each stream that is read apart, one for stdin. */
+export const fifosOf = (request: SpawnRequest): number =>
+  (request.stderr === "merged" ? 1 : 2) + (takesInput(request) ? 1 : 0)
+
+const takesInput = (request: SpawnRequest): boolean => (request.command.options.stdin ?? "none") !== "none"
+
+/** The ends of a child's pipes: what it is given, and what reads and feeds them. */
+interface Pipes {
+  readonly stdio: StdioOptions
+  /** The child's own ends, closed here after the start. */
+  readonly theirs: ReadonlyArray<number>
+  readonly connect: (child: ChildProcess) => Pick<Leader, "stdin" | "outputs">
+  /** Undoes the opening, after a start that failed. */
+  readonly abandon: () => void
+}
+
+/** What is told of a start: one of the two, `started` in the turn of the start and before anything else is told. */
+export interface Events {
+  readonly started: (leader: Leader) => void
+  readonly failed: (failure: SpawnFailed) => void
+}
+
+/**
+ * Starts a leader in a session of its own. `fifos`: as many unused names as `fifosOf` says, or `null` for Node's pipes.
+ * Calls one of `started` and `failed`, `started` always within this call.
+ */
+export const start = (request: SpawnRequest, fifos: ReadonlyArray<string> | null, events: Events): void => {
+  const { file, args } = programLine(request.command.program)
+  const env = environmentOf(request.command, request.marker)
+  const cwd = request.command.options.cwd
+  const fail = (error: unknown): void => events.failed(nameFailure({ file, cwd, path: env["PATH"] }, error))
+  let pipes: Pipes
+  try {
+    pipes = fifos === null ? nodePipes(request) : openFifos(request, fifos)
+  } catch (error) {
+    return fail(error)
+  }
+  let child: ChildProcess
+  try {
+    child = spawn(file, args, { cwd, env, detached: true, stdio: pipes.stdio, windowsHide: true })
+  } catch (error) {
+    pipes.abandon()
+    return fail(error)
+  } finally {
+    for (const fd of pipes.theirs) fs.closeSync(fd)
+  }
+  if (child.pid === undefined) {
+    pipes.abandon()
+    child.once("error", fail)
+    return
+  }
+  events.started(follow(child, child.pid, pipes, request.onExit))
+}
+
+const follow = (child: ChildProcess, pid: number, pipes: Pipes, onExit: (exit: Exit) => void): Leader => {
+  const { outputs, stdin } = pipes.connect(child)
+  const readers = new Set(Object.values(outputs))
+  let released = false
+  // Node tells a refused signal as an 'error' of a child that runs happily; a start that succeeded cannot fail any more.
+  child.on("error", () => {})
+  child.once("exit", (code, signal) => {
+    // A writer that does not write never learns that nobody reads.
+    stdin.destroy()
+    let open = readers.size
+    const settled = (): void => {
+      if (--open === 0 && !released) onExit({ code, signal })
+    }
+    for (const reader of readers) reader.settle(settled)
+  })
+  return {
+    pid,
+    child,
+    stdin,
+    outputs,
+    release() {
+      if (released) return
+      released = true
+      stdin.destroy()
+      for (const reader of readers) reader.close()
+      child.unref()
+    }
+  }
+}
+
+const outputsOf = (
+  request: SpawnRequest,
+  read: (stream: StreamName, sink: OutputSink) => OutputReader.OutputReader
+): Leader["outputs"] => {
+  const stdout = read("stdout", request.stdout)
+  return { stdout, stderr: request.stderr === "merged" ? stdout : read("stderr", request.stderr) }
+}
+
+/** Opens FIFOs, reading end first, and unlinks their names: nobody else will ever open them. */
+const openFifos = (request: SpawnRequest, names: ReadonlyArray<string>): Pipes => {
+  const left = [...names]
+  const opened: Array<number> = []
+  const open = (flags: number, ...more: ReadonlyArray<number>): ReadonlyArray<number> => {
+    const name = left.pop()
+    if (name === undefined) throw new Error("a start was given too few FIFOs")
+    try {
+      return [flags, ...more].map((flags) => {
+        const fd = fs.openSync(name, flags)
+        opened.push(fd)
+        return fd
+      })
+    } finally {
+      fs.unlinkSync(name)
+    }
+  }
+  const output = (): readonly [ours: number, theirs: number] => {
+    const [ours = -1, theirs = -1] = open(O_RDONLY | O_NONBLOCK, O_WRONLY)
+    return [ours, theirs]
+  }
+  try {
+    const out = output()
+    const err = request.stderr === "merged" ? out : output()
+    const input = takesInput(request) ? open(O_RDONLY | O_NONBLOCK, O_WRONLY | O_NONBLOCK) : null
+    const ours = { stdout: out[0], stderr: err[0] }
+    const feed = input?.[1]
+    return {
+      stdio: [input?.[0] ?? "ignore", out[1], err[1]],
+      // The reading end of stdin too: while it is open here, a child that has gone is not noticed.
+      theirs: [...new Set([out[1], err[1], ...input?.slice(0, 1) ?? []])],
+      connect: () => ({
+        outputs: outputsOf(request, (stream, sink) => OutputReader.fromFifo(ours[stream], sink)),
+        stdin: StdinWriter.make(
+          feed === undefined ? null : new net.Socket({ fd: feed, readable: false, writable: true })
+        )
+      }),
+      abandon: () => {
+        for (const fd of new Set([ours.stdout, ours.stderr])) fs.closeSync(fd)
+        if (feed !== undefined) fs.closeSync(feed)
+      }
+    }
+  } catch (error) {
+    for (const fd of opened) fs.closeSync(fd)
+    for (const name of left) fs.rmSync(name, { force: true })
+    throw error
+  }
+}
+
+const nodePipes = (request: SpawnRequest): Pipes => ({
+  stdio: [takesInput(request) ? "pipe" : "ignore", "pipe", "pipe"],
+  theirs: [],
+  connect: (child) => {
+    const streams = { stdout: child.stdout ? [child.stdout] : [], stderr: child.stderr ? [child.stderr] : [] }
+    return {
+      outputs: outputsOf(request, (stream, sink) =>
+        OutputReader.fromPipes(
+          request.stderr === "merged" ? [...streams.stdout, ...streams.stderr] : streams[stream],
+          sink
+        )),
+      stdin: StdinWriter.make(child.stdin)
+    }
+  },
+  abandon: () => {}
+})

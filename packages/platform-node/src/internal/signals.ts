@@ -1,0 +1,94 @@
+/**
+ * Sending signals to members of a tree, each only after it was proven that they are still meant.
+ *
+ * Groups are signalled in one pass, which the kernel makes atomic against `fork`; the others one by one. Nothing is ever
+ * sent to this process, to its group, or to process 1.
+ */
+import type { Member, SignalOutcome } from "@procyon/runtime/ports/ProcessDriver"
+import { ownsGroup, type Tree } from "./forest.ts"
+import { errnoOf, isDead, type ProcessStat, tryReadStat } from "./processTable.ts"
+
+type Outcome = Pick<SignalOutcome, "outcome" | "code">
+
+const sent: Outcome = { outcome: "sent", code: null }
+const gone: Outcome = { outcome: "gone", code: null }
+const notSame: Outcome = { outcome: "not-same", code: null }
+
+// Root may signal everybody; for others a group pass leaves out members that have changed their user, and says nothing.
+const isRoot = process.getuid?.() === 0
+
+/** Signals `members` and whole `groups` of a tree. One outcome each, groups last. */
+export const signalTree = (
+  tree: Tree,
+  members: ReadonlyArray<Member>,
+  groups: ReadonlyArray<number>,
+  signal: string
+): ReadonlyArray<SignalOutcome> => {
+  const passed = new Map<number, Outcome | null>()
+  const outcomes = members.map((member) => ({
+    pid: member.pid,
+    startedAt: member.startedAt,
+    name: member.name,
+    ...signalMember(tree, member, signal, passed)
+  }))
+  const unseen = groups.filter((group) => (passed.get(group) ?? null) === null)
+  return [
+    ...outcomes,
+    ...unseen.map((group) => ({ pid: group, startedAt: 0, name: "", ...signalGroup(tree, group, signal) }))
+  ]
+}
+
+/** `passed`: what became of the groups signalled before; `null` for a group that is signalled one by one. */
+const signalMember = (
+  tree: Tree,
+  member: Member,
+  signal: string,
+  passed: Map<number, Outcome | null>
+): Outcome => {
+  const before = passed.get(member.group)
+  if (before?.outcome === "sent") return withinGroup(member)
+  const proof = prove(tree, member)
+  if ("outcome" in proof) return proof
+  if (!isSignallable(member.pid)) return { outcome: "refused", code: "EPERM" }
+  if (before === null || !isWholeGroup(tree, proof)) return send(member.pid, signal)
+  const outcome = send(-proof.group, signal)
+  passed.set(proof.group, outcome.outcome === "sent" ? outcome : null)
+  return outcome
+}
+
+/** The member as it is now, or why it is not meant any more. */
+const prove = (tree: Tree, member: Member): Outcome | ProcessStat => {
+  const isLeader = member.pid === tree.root.pid && member.startedAt === tree.root.startedAt
+  if (isLeader && tree.reaped) return gone
+  const stat = tryReadStat(member.pid)
+  if (stat === null) return gone
+  if (stat.startedAt !== member.startedAt) return notSame
+  // An exit that was not collected yet keeps its number, and takes signals without an effect.
+  return isDead(stat) ? gone : stat
+}
+
+/** Whether the group of a proven member holds nobody but members: it does when its session is the tree's. */
+const isWholeGroup = (tree: Tree, stat: ProcessStat): boolean =>
+  isSignallable(stat.group) && tree.groups.has(stat.group) && tree.sessions.has(stat.session)
+
+const withinGroup = (member: Member): Outcome => isRoot ? sent : send(member.pid, 0)
+
+const signalGroup = (tree: Tree, group: number, signal: string): Outcome => {
+  if (!isSignallable(group)) return { outcome: "refused", code: "EPERM" }
+  if (tree.unreapedChild && group === tree.root.pid) return send(-group, signal)
+  return ownsGroup(tree, group) ? send(-group, signal) : notSame
+}
+
+const ownGroup = tryReadStat(process.pid)?.group ?? process.pid
+
+const isSignallable = (id: number): boolean => id > 1 && id !== process.pid && id !== ownGroup
+
+const send = (target: number, signal: string | 0): Outcome => {
+  try {
+    process.kill(target, signal)
+    return sent
+  } catch (error) {
+    const code = errnoOf(error)
+    return code === "ESRCH" ? gone : { outcome: "refused", code }
+  }
+}

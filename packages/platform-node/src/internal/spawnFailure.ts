@@ -1,0 +1,95 @@
+/**
+ * Naming why nothing was started.
+ *
+ * The system answers `ENOENT` alike for a missing command, a missing interpreter and a missing working directory, and
+ * Node blames the command for each. So after a failure this looks, with the child's own PATH and working directory,
+ * which of them it was. What it cannot tell it calls `Other`, with the errno.
+ */
+import { SpawnFailed, type SpawnProblem } from "@procyon/runtime/ports/ProcessDriver"
+import * as fs from "node:fs"
+import * as path from "node:path"
+import { errnoOf } from "./processTable.ts"
+
+/** What was to be started, as far as it decides where a program is looked for. */
+export interface Attempt {
+  readonly file: string
+  /** The child's working directory; this process's own when absent. */
+  readonly cwd: string | undefined
+  /** The child's PATH; absent when its environment has none. */
+  readonly path: string | undefined
+}
+
+/** The failure that `error` was, judged by a look made now. */
+export const nameFailure = (attempt: Attempt, error: unknown): SpawnFailed => {
+  const code = errnoOf(error)
+  return new SpawnFailed({ problem: problemOf(attempt, code), code })
+}
+
+const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
+  switch (code) {
+    case "E2BIG":
+      return "TooLarge"
+    case "EMFILE":
+    case "ENFILE":
+      return "TooManyFiles"
+    case "EAGAIN":
+      return "TooManyProcesses"
+    case "ENOENT":
+    case "EACCES":
+    case "ENOTDIR":
+    case "ELOOP":
+    case "ENAMETOOLONG":
+      return problemOfDirectory(attempt.cwd) ?? problemOfFile(attempt, code)
+    default:
+      return "Other"
+  }
+}
+
+const problemOfDirectory = (cwd: string | undefined): SpawnProblem | null => {
+  if (cwd === undefined) return null
+  const kind = kindOf(cwd)
+  if (kind === "missing") return "CwdMissing"
+  if (kind === "unreachable") return "Other"
+  if (kind !== "directory") return "CwdNotADirectory"
+  return isAccessible(cwd) ? null : "Other"
+}
+
+const problemOfFile = (attempt: Attempt, code: string): SpawnProblem => {
+  let found: SpawnProblem = "CommandNotFound"
+  for (const candidate of candidatesOf(attempt)) {
+    const kind = kindOf(candidate)
+    if (kind === "file" && isAccessible(candidate)) {
+      // The system got as far as running it: what it did not find is what the file itself asks for.
+      return code === "ENOENT" || code === "ENOTDIR" ? "InterpreterMissing" : "NotExecutable"
+    }
+    // As `execvp` does, go on: a later directory may hold one that can be run.
+    if (kind !== "missing") found = "NotExecutable"
+  }
+  return found
+}
+
+// `execvp`'s own default in glibc, used when the child has no PATH at all.
+const defaultPath = "/bin:/usr/bin"
+
+const candidatesOf = (attempt: Attempt): ReadonlyArray<string> => {
+  const base = attempt.cwd ?? "."
+  if (attempt.file.includes("/")) return [path.resolve(base, attempt.file)]
+  return (attempt.path ?? defaultPath).split(":").map((directory) => path.resolve(base, directory, attempt.file))
+}
+
+const kindOf = (name: string): "missing" | "unreachable" | "directory" | "file" => {
+  try {
+    return fs.statSync(name).isDirectory() ? "directory" : "file"
+  } catch (error) {
+    return errnoOf(error) === "EACCES" ? "unreachable" : "missing"
+  }
+}
+
+const isAccessible = (name: string): boolean => {
+  try {
+    fs.accessSync(name, fs.constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
