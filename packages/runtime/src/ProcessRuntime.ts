@@ -1,0 +1,25 @@
+/**
+ * Everything composed over a driver: the layer that platform packages close and tests run on fakes.
+ */
+import * as Layer from "effect/Layer"
+import type * as ProcessDriver from "./ports/ProcessDriver.ts"
+import type * as ProcessLedger from "./ports/ProcessLedger.ts"
+import * as AppProcess from "./services/AppProcess.ts"
+import * as BackgroundProcess from "./services/BackgroundProcess.ts"
+import * as ProcessHost from "./services/ProcessHost.ts"
+import * as ShutdownBarrier from "./services/ShutdownBarrier.ts"
+
+/** What an application and its plugins ask for. */
+export type ProcessRuntime = AppProcess.Service | BackgroundProcess.Service | ShutdownBarrier.Service
+
+/**
+ * The services over one driver and one ledger. A `BlobStore` is used where one is provided to this layer; `Settings` and
+ * `ShutdownBarrier.onReport` are read when it is built. Closing it runs the barrier.
+ */
+export const layer: Layer.Layer<ProcessRuntime, never, ProcessDriver.Service | ProcessLedger.Service> = Layer.mergeAll(
+  AppProcess.layer,
+  BackgroundProcess.layer
+).pipe(
+  Layer.provideMerge(ShutdownBarrier.layer),
+  Layer.provide(ProcessHost.layer)
+)

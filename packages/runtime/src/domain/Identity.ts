@@ -1,0 +1,31 @@
+/**
+ * Which process is meant: enough facts to tell it from every other one this machine runs, has run, or will run.
+ *
+ * A pid alone is never proof, since the system hands it out again. A start time helps and can still repeat: Linux
+ * counts it in steps of 10 ms. So an identity also holds the boot it belongs to and a marker that only this process and
+ * its descendants carry in their environment.
+ */
+import * as Schema from "effect/Schema"
+
+/**
+ * - `pid`: the process id.
+ * - `startedAt`: the platform's own start time (Linux: clock ticks since boot, field 22 of `/proc/PID/stat`). Only ever
+ *   compared for equality.
+ * - `bootId`: the boot this pid belongs to; another boot means the process is lost.
+ * - `marker`: name of the environment variable that was set for this process and is inherited by its descendants.
+ */
+export const Identity = Schema.Struct({
+  pid: Schema.Int,
+  startedAt: Schema.Number,
+  bootId: Schema.String,
+  marker: Schema.String
+})
+export interface Identity extends Schema.Schema.Type<typeof Identity> {}
+
+/** What every marker's name starts with. The rest is random, so nested runtimes keep each other's. */
+export const markerPrefix = "PROCYON_MARK_"
+
+/** Whether both name the same process. */
+export const same = (self: Identity, that: Identity): boolean =>
+  self.pid === that.pid && self.startedAt === that.startedAt && self.bootId === that.bootId &&
+  self.marker === that.marker

@@ -1,0 +1,184 @@
+/**
+ * One process a runtime owns, as data: where it is in its life, what holds its output, and what its receipt will say.
+ *
+ * It moves only through `ProcessHost`. What others see of it are the views at the end of this file.
+ */
+import * as Deferred from "effect/Deferred"
+import type * as Effect from "effect/Effect"
+import type * as Fiber from "effect/Fiber"
+import type * as Semaphore from "effect/Semaphore"
+import type { CommandSpec } from "../domain/CommandSpec.ts"
+import * as CommandSpecs from "../domain/CommandSpec.ts"
+import * as Lifecycle from "../domain/Lifecycle.ts"
+import type { Exit, Survivor, TerminationResult, TimelineEntry } from "../domain/Status.ts"
+import { Nudge } from "../internal/Nudge.ts"
+import type { Timer } from "../internal/TimerHeap.ts"
+import type { Child, SpawnFailed, TreeLook } from "../ports/ProcessDriver.ts"
+import type { OutputRetention } from "./OutputRetention.ts"
+import type { Policy } from "./ProcessOptions.ts"
+import type { Subject } from "./Termination.ts"
+
+/**
+ * What the service that owns a process does at each turn of its life. None of them may fail; each is bounded and
+ * isolated by the host, so that a store that hangs or an observer that throws costs this process a wait, and no other
+ * anything.
+ */
+export interface Hooks {
+  /** Before the driver is asked. `false`: it must not be started. */
+  readonly beforeSpawn?: Effect.Effect<boolean> | undefined
+  /** The driver has answered with a process; nobody has been told yet. */
+  readonly onStarted?: Effect.Effect<void> | undefined
+  /** Called synchronously at every event, before what follows from it. */
+  readonly onTransition?: ((from: Lifecycle.State, event: Lifecycle.Event) => void) | undefined
+  /** Called synchronously every heartbeat until it is settled. */
+  readonly onBeat?: (() => void) | undefined
+  /** It could not be shown to be gone: row, then notice and events. */
+  readonly onUnresolved?: Effect.Effect<void> | undefined
+  /** It is settled, and its output is sealed: row, then notice and events. */
+  readonly onSettled?: Effect.Effect<void> | undefined
+}
+
+export class OwnedProcess {
+  readonly id: string
+  readonly command: CommandSpec
+  readonly summary: CommandSpecs.Summary
+  readonly display: string
+  readonly policy: Policy
+  readonly marker: string
+  readonly stdout: OutputRetention
+  /** `null`: merged into `stdout`. */
+  readonly stderr: OutputRetention | null
+  hooks: Hooks = {}
+  /** Whose job it is; `null` for a process of an application's own scope. */
+  owner: string | null = null
+
+  state: Lifecycle.State = Lifecycle.initial
+  child: Child | null = null
+  spawnFailed: SpawnFailed | null = null
+  startFiber: Fiber.Fiber<void> | null = null
+
+  /** Wall clock, epoch milliseconds: for people and records only. */
+  startedAt: number
+  endedAt: number | null = null
+  deadlineAt: number | null = null
+  deadlineMillis: number | null
+  /** Monotonic milliseconds. */
+  startedMono: number
+  endingMono: number | null = null
+
+  stdinAccepted = 0
+  stdinClosed: boolean
+  writing: Semaphore.Semaphore | null = null
+
+  readonly nudge: Nudge = new Nudge()
+  readonly todo: Array<Lifecycle.Action> = []
+  working = false
+  timers: Array<Timer> = []
+  beat: Timer | null = null
+
+  readonly timeline: Array<TimelineEntry> = []
+  readonly refused: Map<string, string> = new Map()
+  lastLook: TreeLook | null = null
+  leftovers: ReadonlyArray<Survivor> = []
+  keptLeftovers = false
+  survivors: ReadonlyArray<Survivor> = []
+  survivorCount = 0
+  forced = false
+  receipt: TerminationResult | null = null
+
+  /** The driver's answer: `true` started, `false` withdrawn, or why it failed. */
+  readonly started: Deferred.Deferred<boolean, SpawnFailed> = Deferred.makeUnsafe()
+  /** The leader's exit, when it has been seen. */
+  readonly exited: Deferred.Deferred<Exit | null> = Deferred.makeUnsafe()
+  /** It is settled, or reported as `kill_failed`, and everybody who had to be told has been. */
+  readonly ended: Deferred.Deferred<void> = Deferred.makeUnsafe()
+  readonly settled: Deferred.Deferred<void> = Deferred.makeUnsafe()
+  retry: Deferred.Deferred<void> | null = null
+
+  constructor(options: {
+    readonly id: string
+    readonly command: CommandSpec
+    readonly policy: Policy
+    readonly marker: string
+    readonly stdout: OutputRetention
+    readonly stderr: OutputRetention | null
+    readonly startedAt: number
+    readonly startedMono: number
+  }) {
+    this.id = options.id
+    this.command = options.command
+    this.summary = CommandSpecs.summary(options.command)
+    this.display = CommandSpecs.display(options.command)
+    this.policy = options.policy
+    this.marker = options.marker
+    this.stdout = options.stdout
+    this.stderr = options.stderr
+    this.startedAt = options.startedAt
+    this.startedMono = options.startedMono
+    this.deadlineMillis = options.policy.deadlineMillis
+    this.stdinClosed = (options.command.options.stdin ?? "none") === "none"
+  }
+
+  get bytesSeen(): number {
+    return this.stdout.bytesSeen + (this.stderr?.bytesSeen ?? 0)
+  }
+
+  /** Monotonic milliseconds of the last byte of output, or of the start. */
+  get lastOutputMono(): number {
+    return Math.max(this.startedMono, this.stdout.lastOutputAt, this.stderr?.lastOutputAt ?? 0)
+  }
+}
+
+/** Lines a timeline keeps; retries of an unkillable process would otherwise grow it for ever. */
+const maxTimeline = 64
+
+/** The tree of a started process, for `Termination`. */
+export const subjectOf = (process: OwnedProcess, child: Child, now: () => number): Subject => ({
+  root: child.identity,
+  nudge: process.nudge,
+  refused: process.refused,
+  note: (what) => {
+    const since = process.endingMono ?? now()
+    if (process.timeline.length < maxTimeline) process.timeline.push({ atMillis: Math.round(now() - since), what })
+  }
+})
+
+/** A detail for people: bounded, with nothing of the command in it. */
+const errorOf = (process: OwnedProcess): string | null => {
+  if (process.spawnFailed !== null) return process.spawnFailed.message
+  const { state } = process
+  if (state._tag === "Unresolved") {
+    if (process.child === null) return "the driver did not answer the start, nor its withdrawal"
+    return process.survivorCount === 0
+      ? "the process table could not be read, so nothing is known of survivors"
+      : `${process.survivorCount} of its tree could not be ended`
+  }
+  if (state._tag === "Settled" && state.cause._tag === "SelfExit") {
+    const { exit } = state
+    if (exit === null || (exit.code === null && exit.signal === null)) return "its exit was not seen"
+    if (exit.signal !== null) return `ended by ${exit.signal}, which was not sent by this runtime`
+    return exit.code === 0 ? null : `exit code ${exit.code}`
+  }
+  return null
+}
+
+/** The receipt as of now. */
+export const receiptOf = (process: OwnedProcess, now: number): TerminationResult => {
+  const { state } = process
+  const cause = state._tag === "Settled" || state._tag === "Unresolved" || state._tag === "Terminating"
+    ? state.cause
+    : { _tag: "SelfExit" as const }
+  return {
+    status: Lifecycle.statusOf(state),
+    cause,
+    exit: Lifecycle.exitOf(state),
+    forced: process.forced,
+    durationMillis: Math.max(0, Math.round(now - (process.endingMono ?? now))),
+    timeline: [...process.timeline],
+    leftovers: process.leftovers,
+    keptLeftovers: process.keptLeftovers,
+    survivors: process.survivors,
+    survivorCount: process.survivorCount,
+    error: errorOf(process)
+  }
+}
