@@ -385,8 +385,8 @@ class ScriptedDriver {
     this.log(signal, `group ${group}`, outcome === "sent" ? "" : outcome)
     return {
       pid: group,
-      startedAt: record.groups.get(group) ?? 0,
-      name: "group",
+      startedAt: 0,
+      name: "",
       outcome,
       code: outcome === "refused" ? "EPERM" : null
     }
