@@ -1,1 +1,3 @@
-export {}
+/** Procyon on Node: the driver for this machine's processes, and everything composed over it. */
+export * as NodeProcessDriver from "./NodeProcessDriver.ts"
+export * as NodeProcessRuntime from "./NodeProcessRuntime.ts"

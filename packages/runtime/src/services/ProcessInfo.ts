@@ -6,8 +6,8 @@ import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as Status from "../domain/Status.ts"
+import type { OwnedProcess } from "./host/OwnedProcess.ts"
 import { Metadata, type Page, type View } from "./OutputRetention.ts"
-import type { OwnedProcess } from "./OwnedProcess.ts"
 
 /**
  * What is known of a process now.

@@ -14,7 +14,7 @@ import * as ManagedRuntime from "effect/ManagedRuntime"
 import * as Option from "effect/Option"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ShutdownPlan from "../domain/ShutdownPlan.ts"
-import type { OwnedProcess } from "./OwnedProcess.ts"
+import type { OwnedProcess } from "./host/OwnedProcess.ts"
 import * as ProcessHost from "./ProcessHost.ts"
 
 export { Phase, ShutdownReport, summarize } from "../domain/ShutdownPlan.ts"

@@ -1,0 +1,126 @@
+/**
+ * Everything composed for Node: the layer an application provides, and the `runMain` that ends it in the right order.
+ */
+import * as NodeServices from "@effect/platform-node/NodeServices"
+import { ProcessLedgerMemory, ProcessRuntime, ShutdownBarrier } from "@procyon/runtime"
+import type { BlobStore, ShutdownPlan } from "@procyon/runtime"
+import * as BlobStoreFileSystem from "@procyon/runtime/BlobStoreFileSystem"
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Runtime from "effect/Runtime"
+import * as Scope from "effect/Scope"
+import * as NodeProcessDriver from "./NodeProcessDriver.ts"
+
+/**
+ * `AppProcess`, `BackgroundProcess` and `ShutdownBarrier` on this machine's processes, with rows in memory. Output goes to
+ * no disk, unless a `BlobStore` is provided to it: see `layerBlobs`. Closing it runs the shutdown barrier. A constant, so
+ * that however often it is provided in one application there is one runtime.
+ */
+export const layer: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.layer.pipe(
+  Layer.provide([NodeProcessDriver.layer, ProcessLedgerMemory.layer])
+)
+
+/**
+ * Keeps output that memory would lose as files under `directory`, which is made with mode 0700: provide it to `layer`.
+ * Output is the child's own bytes, so it is as secret as what the child prints.
+ */
+export const layerBlobs = (
+  options: BlobStoreFileSystem.Options
+): Layer.Layer<BlobStore.Service, Layer.Error<ReturnType<typeof BlobStoreFileSystem.layer>>> =>
+  BlobStoreFileSystem.layer(options).pipe(Layer.provide(NodeServices.layer))
+
+export interface RunMainOptions<A, E> {
+  /**
+   * The exit code. `signal` is the one that ended the application, if one did. By default: 128 + n after signal n; else
+   * 1 for a failure, and for a success whose shutdown was not clean; else 0.
+   */
+  readonly exitCode?:
+    | ((
+      exit: Exit.Exit<A, E>,
+      report: ShutdownPlan.ShutdownReport | null,
+      signal: NodeJS.Signals | null
+    ) => number)
+    | undefined
+}
+
+const signalNumbers = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const
+const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const
+
+const defaultExitCode = <A, E>(
+  exit: Exit.Exit<A, E>,
+  report: ShutdownPlan.ShutdownReport | null,
+  signal: NodeJS.Signals | null
+): number => {
+  const number = signals.find((name) => name === signal)
+  if (number !== undefined) return 128 + signalNumbers[number]
+  if (Exit.isFailure(exit)) return exitCodeOf(exit.cause)
+  return report === null || report.clean ? 0 : 1
+}
+
+const exitCodeOf = (cause: Cause.Cause<unknown>): number => {
+  const error = Cause.squash(cause)
+  const code = error instanceof Error ? error[Runtime.errorExitCode] : undefined
+  return code ?? 1
+}
+
+/**
+ * Runs an application on a runtime's layer until it ends, and then this process with it.
+ *
+ * The first SIGINT, SIGTERM or SIGHUP starts the barrier and then interrupts the application, so that all trees are asked
+ * to end at once, and the budget counts from the signal. A second one skips the rest of every grace. The layer is closed
+ * in every case. Listeners are there only while it runs.
+ */
+export const runMain = <A, E, R, LE>(
+  application: Effect.Effect<A, E, R>,
+  runtimeLayer: Layer.Layer<R | ShutdownBarrier.Service, LE>,
+  options: RunMainOptions<A, E | LE> = {}
+): void => {
+  let barrier: ShutdownBarrier.ShutdownBarrier | null = null
+  let report: ShutdownPlan.ShutdownReport | null = null
+  let signal: NodeJS.Signals | null = null
+  let outcome: Exit.Exit<A, E | LE> = Exit.interrupt()
+
+  const main: Effect.Effect<A, E | LE> = Effect.gen(function*() {
+    const scope = yield* Scope.make()
+    const context = yield* Layer.buildWithScope(runtimeLayer, scope).pipe(
+      Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+    )
+    const service = Context.get(context, ShutdownBarrier.Service)
+    barrier = service
+    return yield* Effect.provide(application, context).pipe(
+      Effect.onExit((exit) =>
+        service.shutdown().pipe(
+          Effect.tap((told) =>
+            Effect.sync(() => {
+              report = told
+            })
+          ),
+          Effect.andThen(Scope.close(scope, exit))
+        )
+      )
+    )
+  })
+
+  Runtime.makeRunMain(({ fiber, teardown }) => {
+    const onSignal = (received: NodeJS.Signals): void => {
+      const first = signal === null
+      signal ??= received
+      if (barrier !== null) Effect.runFork(barrier.shutdown(first ? "graceful" : "now"))
+      if (first) fiber.interruptUnsafe()
+    }
+    for (const name of signals) process.on(name, onSignal)
+    fiber.addObserver((exit) => {
+      for (const name of signals) process.off(name, onSignal)
+      teardown(exit, (code) => process.exit(code))
+    })
+  })(
+    Effect.onExit(main, (exit) =>
+      Effect.sync(() => {
+        outcome = exit
+      })),
+    { teardown: (_, onExit) => onExit((options.exitCode ?? defaultExitCode)(outcome, report, signal)) }
+  )
+}

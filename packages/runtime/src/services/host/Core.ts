@@ -1,0 +1,49 @@
+/**
+ * What the parts of the process host share: the ports, time, fibers, and the one way to move a process.
+ */
+import type * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import type * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import type * as Lifecycle from "../../domain/Lifecycle.ts"
+import type { TimerHeap } from "../../internal/TimerHeap.ts"
+import type { ProcessDriver } from "../../ports/ProcessDriver.ts"
+import type { OutputRetention } from "../OutputRetention.ts"
+import type { Settings } from "../Settings.ts"
+import type { OwnedProcess } from "./OwnedProcess.ts"
+
+export interface Core {
+  readonly settings: Settings
+  readonly driver: ProcessDriver
+  readonly clock: Clock.Clock
+  readonly timers: TimerHeap
+  /** Runs an effect in a fiber of the runtime; it ends at the latest with the layer. */
+  readonly fork: <A>(effect: Effect.Effect<A>) => Fiber.Fiber<A>
+  /** Moves a process, and sees to what comes of it. Synchronous. */
+  readonly dispatch: (process: OwnedProcess, event: Lifecycle.Event) => void
+  /** Whether the runtime takes nothing in any more. */
+  readonly draining: () => boolean
+}
+
+/** Bounds what a hook or a port does, and keeps its failure where it happened. */
+export const isolated = (effect: Effect.Effect<void>, millis: number, what: string): Effect.Effect<void> =>
+  effect.pipe(
+    Effect.timeoutOption(millis),
+    Effect.flatMap((done) =>
+      Option.isNone(done) ? Effect.logWarning(`${what} did not finish within ${millis} ms`) : Effect.void
+    ),
+    // The cause may hold what a caller's code threw, and with it anything: that it failed is told, its text is not.
+    Effect.catchCause(() => Effect.logWarning(`${what} failed`))
+  )
+
+/** Calls an observer, and keeps what it throws from whoever is observed. */
+export const observed = (core: Pick<Core, "fork">, call: (() => void) | undefined): void => {
+  try {
+    call?.()
+  } catch {
+    core.fork(Effect.logWarning("an observer of a process threw"))
+  }
+}
+
+export const retentionsOf = (process: OwnedProcess): ReadonlyArray<OutputRetention> =>
+  process.stderr === null ? [process.stdout] : [process.stdout, process.stderr]

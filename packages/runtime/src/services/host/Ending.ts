@@ -1,0 +1,174 @@
+/**
+ * Ending a tree: performs the actions of `Lifecycle` that look at it and signal it, and writes the receipt on the way.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import type * as Lifecycle from "../../domain/Lifecycle.ts"
+import type { TreeLook } from "../../ports/ProcessDriver.ts"
+import * as Termination from "../Termination.ts"
+import type { Core } from "./Core.ts"
+import { type OwnedProcess, receiptOf, subjectOf } from "./OwnedProcess.ts"
+
+type Event = Lifecycle.Event
+
+/** The actions performed here. */
+export type Action = Extract<
+  Lifecycle.Action,
+  "RecordTree" | "AwaitExit" | "Linger" | "SignalTree" | "AwaitGrace" | "ForceTree" | "Recheck" | "RetryTree"
+>
+
+export interface Ending {
+  readonly perform: (process: OwnedProcess, action: Action) => Effect.Effect<Event | null>
+  /** Runs the protocol once more on a process that could not be ended, or joins the run that is under way. */
+  readonly retry: (process: OwnedProcess) => Effect.Effect<void>
+  /** Wakes who waits for a retry. */
+  readonly finishRetry: (process: OwnedProcess) => void
+}
+
+/** Somebody asked to skip what is left of the grace. */
+const isHurried = (process: OwnedProcess): boolean => {
+  const { state } = process
+  return (state._tag === "Draining" && state.request?.now === true) || (state._tag === "Terminating" && state.now)
+}
+
+const stopSignalOf = (process: OwnedProcess): string => process.command.options.stopSignal ?? "SIGTERM"
+
+export const make = (core: Core, termination: Termination.Termination): Ending => {
+  const record = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
+    Effect.map(termination.look(subject), (seen) => {
+      process.lastLook = seen
+      return { _tag: "TreeRecorded", leaderAlive: !seen.complete || seen.leader === "alive" }
+    })
+
+  const awaitExit = (process: OwnedProcess): Effect.Effect<Event> =>
+    Deferred.await(process.exited).pipe(
+      Effect.timeoutOption(core.settings.portWindowMillis),
+      Effect.as<Event>({ _tag: "ExitAwaited" })
+    )
+
+  /** Most leaders leave nobody behind, which the first look shows. */
+  const linger = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> => {
+    const keep = process.policy.leftovers === "keep"
+    const millis = keep ? 0 : core.settings.lingerMillis
+    return Effect.map(termination.awaitGone(subject, millis, () => isHurried(process)), (seen) => {
+      process.lastLook = seen
+      if (Termination.isGone(seen)) return { _tag: "LingerEnded", end: false }
+      process.leftovers = Termination.listed(seen.members, process.refused)
+      process.keptLeftovers = keep
+      return { _tag: "LingerEnded", end: !keep }
+    })
+  }
+
+  const signal = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
+    Effect.suspend(() => {
+      // Decided and done in one step: an exit that this very signal causes is told after it.
+      core.dispatch(process, { _tag: "Signalling" })
+      const { lastLook } = process
+      if (lastLook === null) return Effect.succeed({ _tag: "Signalled", delivered: false })
+      return Effect.map(
+        termination.request(subject, lastLook, stopSignalOf(process)),
+        (delivered) => ({ _tag: "Signalled", delivered })
+      )
+    })
+
+  const proven = (process: OwnedProcess, subject: Termination.Subject): Event => {
+    process.survivors = []
+    process.survivorCount = 0
+    subject.note("verified gone")
+    return { _tag: "TreeGone" }
+  }
+
+  const awaitGrace = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
+    Effect.map(
+      termination.awaitGone(
+        subject,
+        isHurried(process) ? 0 : process.policy.graceMillis,
+        () => isHurried(process)
+      ),
+      (seen) => Termination.isGone(seen) ? proven(process, subject) : { _tag: "GraceElapsed" }
+    )
+
+  const survived = (process: OwnedProcess, subject: Termination.Subject, seen: TreeLook): Event => {
+    process.survivors = Termination.listed(seen.members, process.refused)
+    process.survivorCount = seen.members.length
+    subject.note(seen.complete ? `${seen.members.length} still there` : "the process table could not be read")
+    return { _tag: "ForceElapsed" }
+  }
+
+  const force = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
+    Effect.suspend(() => {
+      process.forced = true
+      return Effect.map(termination.force(subject, process.policy.forceWindowMillis), (seen) => {
+        process.lastLook = seen
+        return Termination.isGone(seen) ? proven(process, subject) : survived(process, subject, seen)
+      })
+    })
+
+  const recheck = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event | null> =>
+    Effect.map(
+      termination.look(subject),
+      (seen) => Termination.isGone(seen) ? proven(process, subject) : null
+    )
+
+  const runAgain = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
+    Effect.gen(function*() {
+      subject.note("tried again")
+      const seen = yield* termination.look(subject)
+      if (Termination.isGone(seen)) return proven(process, subject)
+      yield* termination.request(subject, seen, stopSignalOf(process))
+      const left = yield* termination.awaitGone(subject, process.policy.graceMillis, core.draining)
+      return Termination.isGone(left) ? proven(process, subject) : yield* force(process, subject)
+    })
+
+  const finishRetry = (process: OwnedProcess): void => {
+    const { retry } = process
+    process.retry = null
+    if (retry !== null) Deferred.doneUnsafe(retry, Effect.void)
+  }
+
+  /** Proof is told once the process is settled; a retry that failed is over here. */
+  const retryTree = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
+    runAgain(process, subject).pipe(
+      Effect.tap((event) =>
+        Effect.sync(() => {
+          if (event._tag === "TreeGone") return
+          process.receipt = receiptOf(process, core.timers.now())
+          finishRetry(process)
+        })
+      ),
+      Effect.tapCause(() => Effect.sync(() => finishRetry(process)))
+    )
+
+  const performers: {
+    readonly [A in Action]: (process: OwnedProcess, subject: Termination.Subject) => Effect.Effect<Event | null>
+  } = {
+    RecordTree: record,
+    AwaitExit: awaitExit,
+    Linger: linger,
+    SignalTree: signal,
+    AwaitGrace: awaitGrace,
+    ForceTree: force,
+    Recheck: recheck,
+    RetryTree: retryTree
+  }
+
+  return {
+    perform: (process, action) =>
+      Effect.suspend(() => {
+        // Only a start that was lost has no child: there is nobody to look at, and nothing to claim.
+        if (process.child !== null) {
+          return performers[action](process, subjectOf(process, process.child, core.timers.now))
+        }
+        if (action === "RetryTree") finishRetry(process)
+        return Effect.succeed({ _tag: "ForceElapsed" })
+      }),
+    retry: (process) =>
+      Effect.suspend(() => {
+        if (process.state._tag !== "Unresolved") return Effect.void
+        const waiting = process.retry ??= Deferred.makeUnsafe<void>()
+        core.dispatch(process, { _tag: "RetryRequested" })
+        return Deferred.await(waiting)
+      }),
+    finishRetry
+  }
+}

@@ -1,0 +1,127 @@
+/**
+ * The end of a process's record: output is read to its end and sealed, then the owner's hooks write the row and tell of
+ * it, then waiters wake. And what finished processes may still hold in memory.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Lifecycle from "../../domain/Lifecycle.ts"
+import type { Child } from "../../ports/ProcessDriver.ts"
+import type { OutputRetention } from "../OutputRetention.ts"
+import { type Core, isolated, retentionsOf } from "./Core.ts"
+import { type OwnedProcess, receiptOf } from "./OwnedProcess.ts"
+
+export interface Settling {
+  /** Performs `Flush`. */
+  readonly flush: (process: OwnedProcess) => Effect.Effect<Lifecycle.Event>
+  /** Performs `Settle`, and calls `onSettled` before waiters wake. */
+  readonly settle: (process: OwnedProcess, onSettled: () => void) => Effect.Effect<null>
+  /** Performs `ReportUnresolved`. */
+  readonly reportUnresolved: (process: OwnedProcess) => Effect.Effect<null>
+  /** Gives back what a settled process holds: its memory and its blobs. */
+  readonly forget: (process: OwnedProcess) => Effect.Effect<void>
+  /** Lets go of the children whose leftovers were kept on purpose. */
+  readonly releaseKept: Effect.Effect<void>
+}
+
+const retainedBy = (process: OwnedProcess): number =>
+  retentionsOf(process).reduce((total, retention) => total + retention.metadata().bytesRetained, 0)
+
+const answerStart = (process: OwnedProcess): void => {
+  Deferred.doneUnsafe(
+    process.started,
+    process.spawnFailed === null ? Effect.succeed(false) : Effect.fail(process.spawnFailed)
+  )
+}
+
+export const make = (core: Core): Settling => {
+  const { settings } = core
+  /** Settled ones whose output is still in memory, oldest first, with what they hold. */
+  const finished = new Map<OwnedProcess, number>()
+  let finishedBytes = 0
+  /** Closing their pipes would end what was to be kept, so their output is read, and dropped, until the runtime ends. */
+  const kept = new Set<Child>()
+
+  const awaitEnd = (retention: OutputRetention, millis: number): Effect.Effect<boolean> =>
+    Effect.map(Effect.timeoutOption(retention.ended, millis), Option.isSome)
+
+  const sealAll = (process: OwnedProcess, drained: ReadonlyArray<boolean>): Effect.Effect<void> =>
+    Effect.forEach(
+      retentionsOf(process),
+      (retention, index) =>
+        isolated(retention.seal({ drained: drained[index] ?? false }), settings.spillWindowMillis, "sealing an output"),
+      { concurrency: "unbounded", discard: true }
+    )
+
+  const letGo = (process: OwnedProcess, drained: ReadonlyArray<boolean>): Effect.Effect<void> => {
+    const { child } = process
+    if (child === null) return Effect.void
+    if (!process.keptLeftovers || !drained.includes(false)) {
+      return isolated(child.release, settings.portWindowMillis, "letting go of a child")
+    }
+    kept.add(child)
+    return Effect.void
+  }
+
+  /** Bounds what finished processes hold in memory together: the oldest shrink to what their preview shows. */
+  const keepFinished = (process: OwnedProcess): void => {
+    const bytes = retainedBy(process)
+    finished.set(process, bytes)
+    finishedBytes += bytes
+    for (const [oldest, held] of finished) {
+      if (finishedBytes <= settings.finishedOutputBytes) return
+      finished.delete(oldest)
+      finishedBytes -= held
+      for (const retention of retentionsOf(oldest)) retention.shrink()
+    }
+  }
+
+  return {
+    flush: (process) =>
+      Effect.gen(function*() {
+        const millis = process.keptLeftovers ? 0 : settings.flushWindowMillis
+        const drained = yield* Effect.forEach(retentionsOf(process), (retention) => awaitEnd(retention, millis), {
+          concurrency: "unbounded"
+        })
+        yield* sealAll(process, drained)
+        yield* letGo(process, drained)
+        return { _tag: "Flushed" }
+      }),
+    settle: (process, onSettled) =>
+      Effect.gen(function*() {
+        if (process.child === null) yield* sealAll(process, [true, true])
+        process.stdinClosed = true
+        process.endedAt = core.clock.currentTimeMillisUnsafe()
+        process.receipt = receiptOf(process, core.timers.now())
+        if (process.hooks.onSettled !== undefined) {
+          yield* isolated(process.hooks.onSettled, settings.portWindowMillis, "settling a process")
+        }
+        onSettled()
+        keepFinished(process)
+        Deferred.doneUnsafe(process.exited, Effect.succeed(Lifecycle.exitOf(process.state)))
+        answerStart(process)
+        Deferred.doneUnsafe(process.ended, Effect.void)
+        Deferred.doneUnsafe(process.settled, Effect.void)
+        return null
+      }),
+    reportUnresolved: (process) =>
+      Effect.gen(function*() {
+        process.receipt = receiptOf(process, core.timers.now())
+        if (process.hooks.onUnresolved !== undefined) {
+          yield* isolated(process.hooks.onUnresolved, settings.portWindowMillis, "reporting a process")
+        }
+        if (process.child === null) answerStart(process)
+        Deferred.doneUnsafe(process.ended, Effect.void)
+        return null
+      }),
+    forget: (process) =>
+      Effect.suspend(() => {
+        finishedBytes -= finished.get(process) ?? 0
+        finished.delete(process)
+        return Effect.forEach(retentionsOf(process), (retention) => retention.dispose, { discard: true })
+      }),
+    releaseKept: Effect.suspend(() =>
+      Effect.forEach(kept, (child) => child.release, { discard: true, concurrency: "unbounded" })
+    )
+  }
+}
