@@ -252,12 +252,28 @@ const only = (outcomes: ReadonlyArray<ProcessDriver.SignalOutcome>): ProcessDriv
   return outcomes[0] ?? assert.fail("unreachable")
 }
 
-type Law = (bench: Bench) => Effect.Effect<void, ProcessDriver.SpawnFailed, Scope.Scope>
+type Body = (bench: Bench, command: CommandSpec) => Effect.Effect<void, ProcessDriver.SpawnFailed, Scope.Scope>
+
+/** A law before it is known which driver it is for. */
+interface Statement {
+  readonly name: string
+  readonly program: Program
+  readonly needs: ReadonlyArray<"processTable" | "sessions" | "marker">
+  readonly body: Body
+}
+
+/** A law about one program. `needs`: the capabilities without which it cannot be shown. */
+const law = (name: string, program: Program, body: Body, needs: Statement["needs"] = []): Statement => ({
+  name,
+  program,
+  needs,
+  body
+})
 
 const turnsBeforeInterrupt = 8
 
 /** Interrupts a start after more and more turns. Whom the driver answered for is ended here, everybody else by it. */
-const interruptedStart = (succeeds: CommandSpec) => (bench: Bench, command: CommandSpec): ReturnType<Law> =>
+const interruptedStart = (succeeds: CommandSpec) => (bench: Bench, command: CommandSpec): ReturnType<Body> =>
   Effect.gen(function*() {
     const ended = yield* bench.start(succeeds)
     yield* bench.untilExit(ended)
@@ -279,566 +295,605 @@ const interruptedStart = (succeeds: CommandSpec) => (bench: Bench, command: Comm
     }
   })
 
-/** Runs every law on this driver. Call it at the top level of a test file. */
+const identityLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "spawn answers with an identity that carries the marker asked for",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const marker = bench.newMarker()
+        const { root } = yield* bench.start(command, { marker })
+        assert.strictEqual(root.marker, marker)
+        assert.isAbove(root.pid, 1)
+        assert.notStrictEqual(root.bootId, "")
+      })
+  ),
+
+  law(
+    "a started leader is a member of its tree, in a group and session of its own",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { root } = yield* bench.start(command)
+        const look = yield* bench.look(root)
+        const leader = leaderOf(look, root)
+        assert.deepInclude(look, { root, leader: "alive", occupied: [], complete: true })
+        assert.deepInclude(leader, { startedAt: root.startedAt, group: root.pid, session: root.pid })
+        assert.isTrue(bench.driver.occupied(root))
+      }),
+    ["processTable"]
+  ),
+
+  law("a look answers for every root, in order", programs.waits, (bench, command) =>
+    Effect.gen(function*() {
+      const first = yield* bench.start(command)
+      const second = yield* bench.start(command)
+      const looks = yield* bench.driver.look([second.root, first.root])
+      assert.deepStrictEqual(looks.map((look) => look.root), [second.root, first.root])
+      assert.deepStrictEqual(looks.map((look) => look.members.map((member) => member.pid)), [
+        [second.root.pid],
+        [first.root.pid]
+      ])
+    }), ["processTable"]),
+
+  law(
+    "a process of another boot is gone, though its pid be in use",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { root } = yield* bench.start(command)
+        const look = yield* bench.look(otherRoot(root, { bootId: "another-boot", marker: bench.newMarker() }))
+        assert.deepInclude(look, { leader: "gone", members: [] })
+      }),
+    ["processTable"]
+  )
+]
+
+const exitLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law("tells the exit code as the system gave it", programs.exits7, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      assert.deepStrictEqual(yield* bench.untilExit(started), { code: 7, signal: null })
+    })),
+
+  law(
+    "tells the signal of a child that ended itself by one",
+    programs.diesByKill,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGKILL" })
+      })
+  ),
+
+  law("tells the signal that ended a child, once", programs.waits, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      assert.strictEqual(only(yield* bench.signal(started.root, "SIGTERM")).outcome, "sent")
+      assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+      yield* bench.aWhile
+      assert.lengthOf(started.exits, 1)
+    })),
+
+  law(
+    "a polite child's code is told, not the signal it answered",
+    programs.polite,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        yield* bench.untilText(started.out, "ready")
+        yield* bench.signal(started.root, "SIGTERM")
+        assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+        assert.include(started.out.text, "bye")
+      })
+  ),
+
+  law(
+    "after all has ended a look is empty and no group is occupied",
+    programs.succeeds,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        yield* bench.untilExit(started)
+        const look = yield* bench.look(started.root)
+        assert.deepStrictEqual(look, {
+          root: started.root,
+          leader: "gone",
+          members: [],
+          occupied: [],
+          complete: true
+        })
+        assert.isFalse(bench.driver.occupied(started.root))
+      }),
+    ["processTable"]
+  )
+]
+
+const outputLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "all the leader wrote is committed before its exit is told",
+    programs.talks.command,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { bytes, sha256 } = programs.talks
+        for (let round = 0; round < 5; round++) {
+          const started = yield* bench.start(command)
+          assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+          assert.strictEqual(started.bytesAtExit(), bytes)
+          yield* bench.untilEnd(started.out)
+          assert.deepStrictEqual([started.out.bytes, started.out.ends], [bytes, 1])
+          assert.strictEqual(started.out.digest(), sha256)
+        }
+      })
+  ),
+
+  law("keeps the streams apart when asked to", programs.speaksTwice, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      yield* bench.untilExit(started)
+      assert.deepStrictEqual([started.out.text.trim(), started.err.text.trim()], ["out", "err"])
+      yield* bench.untilEnd(started.out)
+      yield* bench.untilEnd(started.err)
+    })),
+
+  law(
+    "gives one sink both streams in their order when merged, and ends it once",
+    programs.speaksTwice,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command, { merged: true })
+        yield* bench.untilExit(started)
+        assert.match(started.out.text, /^out\s*err\s*$/)
+        yield* bench.untilEnd(started.out)
+        assert.deepStrictEqual([started.out.ends, started.err.ends], [1, 0])
+      })
+  ),
+
+  law("the end of the output is not an exit", programs.closesOutput, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      yield* bench.untilEnd(started.out)
+      assert.strictEqual((yield* bench.look(started.root)).leader, "alive")
+      assert.lengthOf(started.exits, 0)
+    }), ["processTable"]),
+
+  law("an exit is not the end of the output", programs.leavesHolder, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      yield* bench.untilExit(started)
+      assert.deepStrictEqual([started.out.text, started.out.ends], ["hi\n", 0])
+      assert.strictEqual(started.child.drain("stdout"), "empty")
+      yield* bench.endTree(started.root)
+      yield* bench.untilEnd(started.out)
+      assert.strictEqual(started.child.drain("stdout"), "ended")
+      assert.strictEqual(started.out.text, "hi\n")
+    }), ["processTable"]),
+
+  law(
+    "a paused stream commits nothing until it is resumed, and loses nothing",
+    programs.talks.command,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { bytes, sha256 } = programs.talks
+        const started = yield* bench.start(command, { pauseAt: 1 })
+        yield* bench.until("the first bytes", Effect.sync(() => started.out.bytes), (seen) => seen > 0)
+        const atPause = started.out.bytes
+        yield* bench.aWhile
+        assert.strictEqual(started.child.drain("stdout"), "paused")
+        assert.deepStrictEqual([started.out.bytes, started.out.ends, started.exits.length], [atPause, 0, 0])
+        started.out.pauseAt = Infinity
+        started.child.resume("stdout")
+        started.child.resume("stdout")
+        yield* bench.untilExit(started)
+        yield* bench.untilEnd(started.out)
+        assert.deepStrictEqual([started.out.bytes, started.out.digest()], [bytes, sha256])
+      })
+  )
+]
+
+const inputLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "a write tells how many bytes were taken, and closing ends the child's stdin",
+    programs.echoes,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command, { stdin: "open" })
+        assert.strictEqual(yield* started.child.write(new TextEncoder().encode("hello")), 5)
+        yield* bench.untilText(started.out, "hello")
+        yield* started.child.closeStdin()
+        assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+        assert.strictEqual(yield* started.child.write(new Uint8Array(1)), 0)
+      })
+  ),
+
+  law("more than a pipe holds arrives in order", programs.echoes, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command, { stdin: "open" })
+      const bytes = new Uint8Array(300_000).map((_, index) => index % 251)
+      const write = yield* Effect.forkChild(Effect.tap(started.child.write(bytes), started.child.closeStdin()))
+      yield* bench.untilExit(started)
+      assert.strictEqual(yield* Fiber.join(write), bytes.length)
+      yield* bench.untilEnd(started.out)
+      const expected = bench.driver.sha256()
+      expected.update(bytes)
+      assert.strictEqual(started.out.digest(), expected.digest())
+    })),
+
+  law("a child without stdin reads its end at once", programs.echoes, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+      assert.strictEqual(yield* started.child.write(new Uint8Array(1)), 0)
+      yield* started.child.closeStdin()
+    })),
+
+  law(
+    "a child that closed its stdin takes fewer bytes than given",
+    programs.closesStdin,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command, { stdin: "open" })
+        yield* bench.untilText(started.out, "ready")
+        assert.isBelow(yield* started.child.write(new Uint8Array(1024 * 1024)), 1024 * 1024)
+        assert.lengthOf(started.exits, 0)
+      })
+  ),
+
+  law(
+    "a write that waits for a child that never reads is answered when the child ends",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command, { stdin: "open" })
+        const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
+          startImmediately: true
+        })
+        yield* bench.signal(started.root, "SIGKILL")
+        yield* bench.untilExit(started)
+        assert.isBelow(yield* Fiber.join(write), 1024 * 1024)
+      })
+  ),
+
+  law("closing now drops what was not taken", programs.waits, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command, { stdin: "open" })
+      const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
+        startImmediately: true
+      })
+      yield* started.child.closeStdin({ now: true })
+      assert.isBelow(yield* Fiber.join(write), 1024 * 1024)
+      assert.lengthOf(started.exits, 0)
+    })),
+
+  law("interrupting a write stops the wait only", programs.waits, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command, { stdin: "open" })
+      const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
+        startImmediately: true
+      })
+      yield* Fiber.interrupt(write)
+      assert.strictEqual(only(yield* bench.signal(started.root, "SIGTERM")).outcome, "sent")
+      assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+    }))
+]
+
+const signalLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "a signal to a process that is gone is answered with gone",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        const { members } = yield* bench.look(started.root)
+        yield* bench.signal(started.root, "SIGKILL")
+        yield* bench.untilExit(started)
+        assert.strictEqual(only(yield* bench.driver.signal(started.root, { members }, "SIGKILL")).outcome, "gone")
+      }),
+    ["processTable"]
+  ),
+
+  law(
+    "a signal to a pid with another start time is never sent",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        const leader = leaderOf(yield* bench.look(started.root), started.root)
+        const stale = { ...leader, startedAt: leader.startedAt - 1 }
+        const outcome = only(yield* bench.driver.signal(started.root, { members: [stale] }, "SIGKILL"))
+        assert.include(["not-same", "gone"], outcome.outcome)
+        // Had the KILL been delivered, it and not this TERM would be the end that is told.
+        yield* bench.signal(started.root, "SIGTERM")
+        assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+      }),
+    ["processTable"]
+  ),
+
+  law("a signal to a stale root is never sent", programs.waits, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      const leader = leaderOf(yield* bench.look(started.root), started.root)
+      const stale = otherRoot(started.root, {
+        startedAt: started.root.startedAt - 1,
+        marker: bench.newMarker()
+      })
+      const look = yield* bench.look(stale)
+      assert.deepInclude(look, { leader: "gone", members: [] })
+      const members = [{ ...leader, startedAt: stale.startedAt }]
+      const outcome = only(yield* bench.driver.signal(stale, { members }, "SIGKILL"))
+      assert.include(["not-same", "gone"], outcome.outcome)
+      yield* bench.signal(started.root, "SIGTERM")
+      assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+    }), ["processTable"]),
+
+  law(
+    "an ignored signal is sent, changes nothing, and KILL ends the child",
+    programs.ignoresTerm,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        yield* bench.untilText(started.out, "ready")
+        const termed = yield* bench.signal(started.root, "SIGTERM")
+        assert.deepStrictEqual(termed.filter(({ outcome }) => outcome !== "sent"), [])
+        assert.strictEqual((yield* bench.look(started.root)).leader, "alive")
+        yield* bench.endTree(started.root)
+        assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGKILL" })
+      })
+  ),
+
+  law(
+    "a stopped process is listed in state T and goes on when continued",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        const inState = (holds: (state: string) => boolean) =>
+          bench.until("the state changes", bench.look(started.root), (look) =>
+            look.members.length === 1 && look.members.every((member) =>
+              holds(member.state)
+            ))
+        yield* bench.signal(started.root, "SIGSTOP")
+        yield* inState((state) => state === "T")
+        yield* bench.signal(started.root, "SIGCONT")
+        yield* inState((state) => state !== "T")
+      }),
+    ["processTable"]
+  ),
+
+  law(
+    "one call gives one outcome for each member",
+    programs.childLeavesGroup,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        const { members } = yield* bench.untilMembers(started.root, 2)
+        const outcomes = yield* bench.driver.signal(started.root, { members }, "SIGKILL")
+        assert.sameDeepMembers(
+          outcomes.map(({ pid, startedAt }) => [pid, startedAt]),
+          members.map(({ pid, startedAt }) => [pid, startedAt])
+        )
+      }),
+    ["processTable", "sessions"]
+  )
+]
+
+const treeLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "finds and ends a member that outlived its leader",
+    programs.leavesMember,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        yield* bench.untilExit(started)
+        const look = yield* bench.look(started.root)
+        assert.deepInclude(look, { leader: "gone" })
+        assert.deepStrictEqual(look.members.map((member) => member.group), [started.root.pid])
+        assert.isTrue(bench.driver.occupied(started.root))
+        yield* bench.endTree(started.root)
+        yield* bench.until(
+          "no group is occupied",
+          Effect.sync(() => bench.driver.occupied(started.root)),
+          (is) => !is
+        )
+      }),
+    ["processTable"]
+  ),
+
+  law(
+    "finds a member that left the group",
+    programs.childLeavesGroup,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        const look = yield* bench.until("the child is in its own group", bench.look(started.root), (look) =>
+          others(look, started.root).some((member) =>
+            member.group === member.pid
+          ))
+        assert.isTrue(look.members.every((member) => member.session === started.root.pid))
+      }),
+    ["processTable", "sessions"]
+  ),
+
+  law(
+    "finds a member that left the session, also when its parent is gone",
+    programs.childLeavesSession,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        const before = yield* bench.until("the child is in its own session", bench.look(started.root), (look) =>
+          others(look, started.root).some((member) =>
+            member.session === member.pid
+          ))
+        yield* bench.driver.signal(started.root, { members: [leaderOf(before, started.root)] }, "SIGKILL")
+        yield* bench.untilExit(started)
+        const after = yield* bench.look(started.root)
+        assert.deepStrictEqual(
+          after.members.map((member) => member.pid),
+          others(before, started.root).map((member) => member.pid)
+        )
+        yield* bench.endTree(started.root)
+        assert.deepStrictEqual((yield* bench.look(started.root)).members, [])
+      }),
+    ["processTable", "sessions"]
+  ),
+
+  law("finds a daemon by its marker", programs.daemonizes, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      yield* bench.untilExit(started)
+      const look = yield* bench.until("one member in a session of its own", bench.look(started.root), (look) =>
+        look.members.length === 1 && look.members[0]?.session !== started.root.pid)
+      assert.strictEqual(look.leader, "gone")
+      yield* bench.endTree(started.root)
+      assert.deepStrictEqual((yield* bench.look(started.root)).members, [])
+    }), ["processTable", "marker"]),
+
+  law(
+    "finds the tree of a root it was never told of",
+    programs.daemonizes,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        yield* bench.untilExit(started)
+        yield* bench.untilMembers(started.root, 1)
+        yield* started.child.release
+        assert.lengthOf((yield* bench.look(started.root)).members, 1)
+        yield* bench.endTree(started.root)
+      }),
+    ["processTable", "marker"]
+  ),
+
+  law(
+    "a dead process that nobody waited for is not a member",
+    programs.keepsZombie,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        yield* bench.untilText(started.out, "ready")
+        const look = yield* bench.look(started.root)
+        assert.deepStrictEqual(look.members.map((member) => member.pid), [started.root.pid])
+        assert.deepStrictEqual(look.occupied, [])
+      }),
+    ["processTable"]
+  )
+]
+
+const startLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  ...programs.failures.map(({ command, problem, what }) =>
+    law(`${what}: the start fails with ${problem} and leaves nothing`, command, (bench) =>
+      Effect.gen(function*() {
+        const ended = yield* bench.start(programs.succeeds)
+        yield* bench.untilExit(ended)
+        const marker = bench.newMarker()
+        const result = yield* Effect.result(bench.start(command, { marker }))
+        assert.strictEqual(Result.isFailure(result) ? result.failure.problem : "started", problem)
+        assert.deepStrictEqual((yield* bench.look(otherRoot(ended.root, { marker }))).members, [])
+      }))
+  ),
+
+  law(
+    "an interrupted start leaves no process, at whatever turn",
+    programs.waits,
+    interruptedStart(programs.succeeds),
+    [
+      "processTable",
+      "marker"
+    ]
+  ),
+
+  law("an interrupted slow start leaves no process", programs.startsSlowly, interruptedStart(programs.succeeds), [
+    "processTable",
+    "marker"
+  ])
+]
+
+const otherLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "releasing touches no process, and a second time nothing",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { child, exits, root } = yield* bench.start(command)
+        yield* child.release
+        yield* child.release
+        const look = yield* bench.look(root)
+        assert.deepStrictEqual(look.members.map((member) => member.pid), [root.pid])
+        yield* bench.endTree(root)
+        assert.deepStrictEqual(exits, [])
+      }),
+    ["processTable"]
+  ),
+
+  law("the hash is SHA-256, fed in pieces", programs.waits, (bench) =>
+    Effect.sync(() => {
+      const hash = bench.driver.sha256()
+      hash.update(new TextEncoder().encode("a"))
+      hash.update(new TextEncoder().encode("bc"))
+      assert.strictEqual(hash.digest(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+    }))
+]
+
+/** One law, as it is for a driver with these capabilities. */
+export interface Law {
+  readonly about: string
+  readonly name: string
+  /** Why it cannot be shown here; `null`: it can. */
+  readonly skipped: string | null
+  /** Dies when the driver breaks the law. */
+  readonly run: Effect.Effect<void, ProcessDriver.SpawnFailed, ProcessDriver.Service>
+}
+
+const lawsAbout = {
+  identity: identityLaws,
+  exits: exitLaws,
+  output: outputLaws,
+  input: inputLaws,
+  signals: signalLaws,
+  trees: treeLaws,
+  starts: startLaws,
+  "what is left": otherLaws
+}
+
+/** The laws as data, to be run one by one: each needs a driver of its own. */
+export const laws = (options: Options): ReadonlyArray<Law> => [
+  claim(options),
+  ...Object.entries(lawsAbout).flatMap(([about, statements]) =>
+    statements(options.programs).map((statement) => lawFrom(about, statement, options))
+  )
+]
+
+/** Registers every law as a test of this driver. Call it at the top level of a test file. */
 export const driverLaws = <E>(
   name: string,
   layer: Layer.Layer<ProcessDriver.Service, E>,
   options: Options
 ): void => {
-  const { capabilities, clock, programs } = options
-  const test = clock === "live" ? it.live : it.effect
-
-  const law = (sentence: string, body: Law): void =>
-    test(
-      sentence,
-      () =>
-        Effect.flatMap(ProcessDriver.Service, (driver) => Effect.scoped(body(new Bench(driver, clock)))).pipe(
-          Effect.provide(layer)
-        )
-    )
-
-  const skip = (sentence: string, reason: string): void =>
-    // oxlint-disable-next-line vitest/no-disabled-tests -- the reason is in the name, and the platform's, not the test's
-    it.skip(`${sentence} (skipped: ${reason})`, () => undefined)
-
-  /** A law about a program that not every platform has, or about a capability that not every driver claims. */
-  const lawOf = (
-    sentence: string,
-    program: Program,
-    body: (bench: Bench, command: CommandSpec) => ReturnType<Law>,
-    needs: ReadonlyArray<"processTable" | "sessions" | "marker"> = []
-  ): void => {
-    const lacking = needs.find((need) => !capabilities[need])
-    if ("missing" in program) skip(sentence, program.missing)
-    else if (lacking !== undefined) skip(sentence, `no ${lacking}`)
-    else law(sentence, (bench) => body(bench, program))
-  }
-
+  const test = options.clock === "live" ? it.live : it.effect
   describe(`${name} keeps the laws of a process driver`, () => {
-    law(
-      "it claims the capabilities it is tested for",
-      (bench) => Effect.sync(() => assert.deepStrictEqual(bench.driver.capabilities, capabilities))
-    )
-
-    describe("identity", () => {
-      law("spawn answers with an identity that carries the marker asked for", (bench) =>
-        Effect.gen(function*() {
-          const marker = bench.newMarker()
-          const { root } = yield* bench.start(programs.waits, { marker })
-          assert.strictEqual(root.marker, marker)
-          assert.isAbove(root.pid, 1)
-          assert.notStrictEqual(root.bootId, "")
-        }))
-
-      lawOf(
-        "a started leader is a member of its tree, in a group and session of its own",
-        programs.waits,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const { root } = yield* bench.start(command)
-            const look = yield* bench.look(root)
-            const leader = leaderOf(look, root)
-            assert.deepInclude(look, { root, leader: "alive", occupied: [], complete: true })
-            assert.deepInclude(leader, { startedAt: root.startedAt, group: root.pid, session: root.pid })
-            assert.isTrue(bench.driver.occupied(root))
-          }),
-        ["processTable"]
-      )
-
-      lawOf("a look answers for every root, in order", programs.waits, (bench, command) =>
-        Effect.gen(function*() {
-          const first = yield* bench.start(command)
-          const second = yield* bench.start(command)
-          const looks = yield* bench.driver.look([second.root, first.root])
-          assert.deepStrictEqual(looks.map((look) => look.root), [second.root, first.root])
-          assert.deepStrictEqual(looks.map((look) => look.members.map((member) => member.pid)), [
-            [second.root.pid],
-            [first.root.pid]
-          ])
-        }), ["processTable"])
-
-      lawOf(
-        "a process of another boot is gone, though its pid be in use",
-        programs.waits,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const { root } = yield* bench.start(command)
-            const look = yield* bench.look(otherRoot(root, { bootId: "another-boot", marker: bench.newMarker() }))
-            assert.deepInclude(look, { leader: "gone", members: [] })
-          }),
-        ["processTable"]
-      )
-    })
-
-    describe("exits", () => {
-      law("tells the exit code as the system gave it", (bench) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(programs.exits7)
-          assert.deepStrictEqual(yield* bench.untilExit(started), { code: 7, signal: null })
-        }))
-
-      lawOf(
-        "tells the signal of a child that ended itself by one",
-        programs.diesByKill,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGKILL" })
-          })
-      )
-
-      law("tells the signal that ended a child, once", (bench) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(programs.waits)
-          assert.strictEqual(only(yield* bench.signal(started.root, "SIGTERM")).outcome, "sent")
-          assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
-          yield* bench.aWhile
-          assert.lengthOf(started.exits, 1)
-        }))
-
-      lawOf(
-        "a polite child's code is told, not the signal it answered",
-        programs.polite,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            yield* bench.untilText(started.out, "ready")
-            yield* bench.signal(started.root, "SIGTERM")
-            assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
-            assert.include(started.out.text, "bye")
-          })
-      )
-
-      lawOf(
-        "after all has ended a look is empty and no group is occupied",
-        programs.succeeds,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            yield* bench.untilExit(started)
-            const look = yield* bench.look(started.root)
-            assert.deepStrictEqual(look, {
-              root: started.root,
-              leader: "gone",
-              members: [],
-              occupied: [],
-              complete: true
-            })
-            assert.isFalse(bench.driver.occupied(started.root))
-          }),
-        ["processTable"]
-      )
-    })
-
-    describe("output", () => {
-      law("all the leader wrote is committed before its exit is told", (bench) =>
-        Effect.gen(function*() {
-          const { bytes, command, sha256 } = programs.talks
-          for (let round = 0; round < 5; round++) {
-            const started = yield* bench.start(command)
-            assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
-            assert.strictEqual(started.bytesAtExit(), bytes)
-            yield* bench.untilEnd(started.out)
-            assert.deepStrictEqual([started.out.bytes, started.out.ends], [bytes, 1])
-            assert.strictEqual(started.out.digest(), sha256)
-          }
-        }))
-
-      law("keeps the streams apart when asked to", (bench) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(programs.speaksTwice)
-          yield* bench.untilExit(started)
-          assert.deepStrictEqual([started.out.text.trim(), started.err.text.trim()], ["out", "err"])
-          yield* bench.untilEnd(started.out)
-          yield* bench.untilEnd(started.err)
-        }))
-
-      law(
-        "gives one sink both streams in their order when merged, and ends it once",
-        (bench) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(programs.speaksTwice, { merged: true })
-            yield* bench.untilExit(started)
-            assert.match(started.out.text, /^out\s*err\s*$/)
-            yield* bench.untilEnd(started.out)
-            assert.deepStrictEqual([started.out.ends, started.err.ends], [1, 0])
-          })
-      )
-
-      lawOf("the end of the output is not an exit", programs.closesOutput, (bench, command) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(command)
-          yield* bench.untilEnd(started.out)
-          assert.strictEqual((yield* bench.look(started.root)).leader, "alive")
-          assert.lengthOf(started.exits, 0)
-        }), ["processTable"])
-
-      lawOf("an exit is not the end of the output", programs.leavesHolder, (bench, command) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(command)
-          yield* bench.untilExit(started)
-          assert.deepStrictEqual([started.out.text, started.out.ends], ["hi\n", 0])
-          assert.strictEqual(started.child.drain("stdout"), "empty")
-          yield* bench.endTree(started.root)
-          yield* bench.untilEnd(started.out)
-          assert.strictEqual(started.child.drain("stdout"), "ended")
-          assert.strictEqual(started.out.text, "hi\n")
-        }), ["processTable"])
-
-      law("a paused stream commits nothing until it is resumed, and loses nothing", (bench) =>
-        Effect.gen(function*() {
-          const { bytes, command, sha256 } = programs.talks
-          const started = yield* bench.start(command, { pauseAt: 1 })
-          yield* bench.until("the first bytes", Effect.sync(() => started.out.bytes), (seen) => seen > 0)
-          const atPause = started.out.bytes
-          yield* bench.aWhile
-          assert.strictEqual(started.child.drain("stdout"), "paused")
-          assert.deepStrictEqual([started.out.bytes, started.out.ends, started.exits.length], [atPause, 0, 0])
-          started.out.pauseAt = Infinity
-          started.child.resume("stdout")
-          started.child.resume("stdout")
-          yield* bench.untilExit(started)
-          yield* bench.untilEnd(started.out)
-          assert.deepStrictEqual([started.out.bytes, started.out.digest()], [bytes, sha256])
-        }))
-    })
-
-    describe("input", () => {
-      law(
-        "a write tells how many bytes were taken, and closing ends the child's stdin",
-        (bench) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(programs.echoes, { stdin: "open" })
-            assert.strictEqual(yield* started.child.write(new TextEncoder().encode("hello")), 5)
-            yield* bench.untilText(started.out, "hello")
-            yield* started.child.closeStdin()
-            assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
-            assert.strictEqual(yield* started.child.write(new Uint8Array(1)), 0)
-          })
-      )
-
-      law("more than a pipe holds arrives in order", (bench) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(programs.echoes, { stdin: "open" })
-          const bytes = new Uint8Array(300_000).map((_, index) => index % 251)
-          const write = yield* Effect.forkChild(Effect.tap(started.child.write(bytes), started.child.closeStdin()))
-          yield* bench.untilExit(started)
-          assert.strictEqual(yield* Fiber.join(write), bytes.length)
-          yield* bench.untilEnd(started.out)
-          const expected = bench.driver.sha256()
-          expected.update(bytes)
-          assert.strictEqual(started.out.digest(), expected.digest())
-        }))
-
-      law("a child without stdin reads its end at once", (bench) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(programs.echoes)
-          assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
-          assert.strictEqual(yield* started.child.write(new Uint8Array(1)), 0)
-          yield* started.child.closeStdin()
-        }))
-
-      lawOf(
-        "a child that closed its stdin takes fewer bytes than given",
-        programs.closesStdin,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command, { stdin: "open" })
-            yield* bench.untilText(started.out, "ready")
-            assert.isBelow(yield* started.child.write(new Uint8Array(1024 * 1024)), 1024 * 1024)
-            assert.lengthOf(started.exits, 0)
-          })
-      )
-
-      law(
-        "a write that waits for a child that never reads is answered when the child ends",
-        (bench) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(programs.waits, { stdin: "open" })
-            const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
-              startImmediately: true
-            })
-            yield* bench.signal(started.root, "SIGKILL")
-            yield* bench.untilExit(started)
-            assert.isBelow(yield* Fiber.join(write), 1024 * 1024)
-          })
-      )
-
-      law("closing now drops what was not taken", (bench) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(programs.waits, { stdin: "open" })
-          const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
-            startImmediately: true
-          })
-          yield* started.child.closeStdin({ now: true })
-          assert.isBelow(yield* Fiber.join(write), 1024 * 1024)
-          assert.lengthOf(started.exits, 0)
-        }))
-
-      law("interrupting a write stops the wait only", (bench) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(programs.waits, { stdin: "open" })
-          const write = yield* Effect.forkChild(started.child.write(new Uint8Array(1024 * 1024)), {
-            startImmediately: true
-          })
-          yield* Fiber.interrupt(write)
-          assert.strictEqual(only(yield* bench.signal(started.root, "SIGTERM")).outcome, "sent")
-          assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
-        }))
-    })
-
-    describe("signals", () => {
-      lawOf(
-        "a signal to a process that is gone is answered with gone",
-        programs.waits,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            const { members } = yield* bench.look(started.root)
-            yield* bench.signal(started.root, "SIGKILL")
-            yield* bench.untilExit(started)
-            assert.strictEqual(only(yield* bench.driver.signal(started.root, { members }, "SIGKILL")).outcome, "gone")
-          }),
-        ["processTable"]
-      )
-
-      lawOf(
-        "a signal to a pid with another start time is never sent",
-        programs.waits,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            const leader = leaderOf(yield* bench.look(started.root), started.root)
-            const stale = { ...leader, startedAt: leader.startedAt - 1 }
-            const outcome = only(yield* bench.driver.signal(started.root, { members: [stale] }, "SIGKILL"))
-            assert.include(["not-same", "gone"], outcome.outcome)
-            // Had the KILL been delivered, it and not this TERM would be the end that is told.
-            yield* bench.signal(started.root, "SIGTERM")
-            assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
-          }),
-        ["processTable"]
-      )
-
-      lawOf("a signal to a stale root is never sent", programs.waits, (bench, command) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(command)
-          const leader = leaderOf(yield* bench.look(started.root), started.root)
-          const stale = otherRoot(started.root, {
-            startedAt: started.root.startedAt - 1,
-            marker: bench.newMarker()
-          })
-          const look = yield* bench.look(stale)
-          assert.deepInclude(look, { leader: "gone", members: [] })
-          const members = [{ ...leader, startedAt: stale.startedAt }]
-          const outcome = only(yield* bench.driver.signal(stale, { members }, "SIGKILL"))
-          assert.include(["not-same", "gone"], outcome.outcome)
-          yield* bench.signal(started.root, "SIGTERM")
-          assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
-        }), ["processTable"])
-
-      lawOf(
-        "an ignored signal is sent, changes nothing, and KILL ends the child",
-        programs.ignoresTerm,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            yield* bench.untilText(started.out, "ready")
-            const termed = yield* bench.signal(started.root, "SIGTERM")
-            assert.deepStrictEqual(termed.filter(({ outcome }) => outcome !== "sent"), [])
-            assert.strictEqual((yield* bench.look(started.root)).leader, "alive")
-            yield* bench.endTree(started.root)
-            assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGKILL" })
-          })
-      )
-
-      lawOf(
-        "a stopped process is listed in state T and goes on when continued",
-        programs.waits,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            const inState = (holds: (state: string) => boolean) =>
-              bench.until("the state changes", bench.look(started.root), (look) =>
-                look.members.length === 1 && look.members.every((member) =>
-                  holds(member.state)
-                ))
-            yield* bench.signal(started.root, "SIGSTOP")
-            yield* inState((state) => state === "T")
-            yield* bench.signal(started.root, "SIGCONT")
-            yield* inState((state) => state !== "T")
-          }),
-        ["processTable"]
-      )
-
-      lawOf(
-        "one call gives one outcome for each member",
-        programs.childLeavesGroup,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            const { members } = yield* bench.untilMembers(started.root, 2)
-            const outcomes = yield* bench.driver.signal(started.root, { members }, "SIGKILL")
-            assert.sameDeepMembers(
-              outcomes.map(({ pid, startedAt }) => [pid, startedAt]),
-              members.map(({ pid, startedAt }) => [pid, startedAt])
-            )
-          }),
-        ["processTable", "sessions"]
-      )
-    })
-
-    describe("trees", () => {
-      lawOf(
-        "finds and ends a member that outlived its leader",
-        programs.leavesMember,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            yield* bench.untilExit(started)
-            const look = yield* bench.look(started.root)
-            assert.deepInclude(look, { leader: "gone" })
-            assert.deepStrictEqual(look.members.map((member) => member.group), [started.root.pid])
-            assert.isTrue(bench.driver.occupied(started.root))
-            yield* bench.endTree(started.root)
-            yield* bench.until(
-              "no group is occupied",
-              Effect.sync(() => bench.driver.occupied(started.root)),
-              (is) => !is
-            )
-          }),
-        ["processTable"]
-      )
-
-      lawOf(
-        "finds a member that left the group",
-        programs.childLeavesGroup,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            const look = yield* bench.until("the child is in its own group", bench.look(started.root), (look) =>
-              others(look, started.root).some((member) =>
-                member.group === member.pid
-              ))
-            assert.isTrue(look.members.every((member) => member.session === started.root.pid))
-          }),
-        ["processTable", "sessions"]
-      )
-
-      lawOf(
-        "finds a member that left the session, also when its parent is gone",
-        programs.childLeavesSession,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            const before = yield* bench.until("the child is in its own session", bench.look(started.root), (look) =>
-              others(look, started.root).some((member) =>
-                member.session === member.pid
-              ))
-            yield* bench.driver.signal(started.root, { members: [leaderOf(before, started.root)] }, "SIGKILL")
-            yield* bench.untilExit(started)
-            const after = yield* bench.look(started.root)
-            assert.deepStrictEqual(
-              after.members.map((member) => member.pid),
-              others(before, started.root).map((member) => member.pid)
-            )
-            yield* bench.endTree(started.root)
-            assert.deepStrictEqual((yield* bench.look(started.root)).members, [])
-          }),
-        ["processTable", "sessions"]
-      )
-
-      lawOf("finds a daemon by its marker", programs.daemonizes, (bench, command) =>
-        Effect.gen(function*() {
-          const started = yield* bench.start(command)
-          yield* bench.untilExit(started)
-          const look = yield* bench.until("one member in a session of its own", bench.look(started.root), (look) =>
-            look.members.length === 1 && look.members[0]?.session !== started.root.pid)
-          assert.strictEqual(look.leader, "gone")
-          yield* bench.endTree(started.root)
-          assert.deepStrictEqual((yield* bench.look(started.root)).members, [])
-        }), ["processTable", "marker"])
-
-      lawOf(
-        "finds the tree of a root it was never told of",
-        programs.daemonizes,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            yield* bench.untilExit(started)
-            yield* bench.untilMembers(started.root, 1)
-            yield* started.child.release
-            assert.lengthOf((yield* bench.look(started.root)).members, 1)
-            yield* bench.endTree(started.root)
-          }),
-        ["processTable", "marker"]
-      )
-
-      lawOf(
-        "a dead process that nobody waited for is not a member",
-        programs.keepsZombie,
-        (bench, command) =>
-          Effect.gen(function*() {
-            const started = yield* bench.start(command)
-            yield* bench.untilText(started.out, "ready")
-            const look = yield* bench.look(started.root)
-            assert.deepStrictEqual(look.members.map((member) => member.pid), [started.root.pid])
-            assert.deepStrictEqual(look.occupied, [])
-          }),
-        ["processTable"]
-      )
-    })
-
-    describe("starts", () => {
-      for (const { command, problem, what } of programs.failures) {
-        law(`${what}: the start fails with ${problem} and leaves nothing`, (bench) =>
-          Effect.gen(function*() {
-            const ended = yield* bench.start(programs.succeeds)
-            yield* bench.untilExit(ended)
-            const marker = bench.newMarker()
-            const result = yield* Effect.result(bench.start(command, { marker }))
-            assert.strictEqual(Result.isFailure(result) ? result.failure.problem : "started", problem)
-            assert.deepStrictEqual((yield* bench.look(otherRoot(ended.root, { marker }))).members, [])
-          }))
-      }
-
-      lawOf(
-        "an interrupted start leaves no process, at whatever turn",
-        programs.waits,
-        interruptedStart(programs.succeeds),
-        [
-          "processTable",
-          "marker"
-        ]
-      )
-
-      lawOf("an interrupted slow start leaves no process", programs.startsSlowly, interruptedStart(programs.succeeds), [
-        "processTable",
-        "marker"
-      ])
-    })
-
-    lawOf(
-      "releasing touches no process, and a second time nothing",
-      programs.waits,
-      (bench, command) =>
-        Effect.gen(function*() {
-          const { child, exits, root } = yield* bench.start(command)
-          yield* child.release
-          yield* child.release
-          const look = yield* bench.look(root)
-          assert.deepStrictEqual(look.members.map((member) => member.pid), [root.pid])
-          yield* bench.endTree(root)
-          assert.deepStrictEqual(exits, [])
-        }),
-      ["processTable"]
-    )
-
-    law("the hash is SHA-256, fed in pieces", (bench) =>
-      Effect.sync(() => {
-        const hash = bench.driver.sha256()
-        hash.update(new TextEncoder().encode("a"))
-        hash.update(new TextEncoder().encode("bc"))
-        assert.strictEqual(hash.digest(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
-      }))
+    for (const { about, name, run, skipped } of laws(options)) {
+      const title = `${about}: ${name}${skipped === null ? "" : ` (skipped: ${skipped})`}`
+      test.skipIf(skipped !== null)(title, () => Effect.provide(run, layer))
+    }
   })
 }
+
+const lawFrom = (about: string, statement: Statement, { capabilities, clock }: Options): Law => {
+  const { body, name, needs, program } = statement
+  const lacking = needs.find((need) => !capabilities[need])
+  return {
+    about,
+    name,
+    skipped: "missing" in program ? program.missing : lacking === undefined ? null : `no ${lacking}`,
+    run: "missing" in program ? Effect.void : Effect.flatMap(
+      ProcessDriver.Service,
+      (driver) => Effect.scoped(body(new Bench(driver, clock), program))
+    )
+  }
+}
+
+const claim = ({ capabilities }: Options): Law => ({
+  about: "capabilities",
+  name: "it claims those it is tested for",
+  skipped: null,
+  run: Effect.map(ProcessDriver.Service, (driver) => assert.deepStrictEqual(driver.capabilities, capabilities))
+})
