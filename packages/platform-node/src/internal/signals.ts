@@ -25,17 +25,19 @@ export const signalTree = (
   signal: string
 ): ReadonlyArray<SignalOutcome> => {
   const passed = new Map<number, Outcome | null>()
-  const outcomes = members.map((member) => ({
-    pid: member.pid,
-    startedAt: member.startedAt,
-    name: member.name,
-    ...signalMember(tree, member, signal, passed)
-  }))
-  const unseen = groups.filter((group) => (passed.get(group) ?? null) === null)
-  return [
-    ...outcomes,
-    ...unseen.map((group) => ({ pid: group, startedAt: 0, name: "", ...signalGroup(tree, group, signal) }))
-  ]
+  const report = (of: Pick<Member, "pid" | "startedAt" | "name">, { code, outcome }: Outcome): SignalOutcome => ({
+    pid: of.pid,
+    startedAt: of.startedAt,
+    name: of.name,
+    outcome,
+    code
+  })
+  const outcomes = members.map((member) => report(member, signalMember(tree, member, signal, passed)))
+  for (const group of groups) {
+    if (passed.get(group)?.outcome === "sent") continue
+    outcomes.push(report({ pid: group, startedAt: 0, name: "" }, signalGroup(tree, group, signal)))
+  }
+  return outcomes
 }
 
 /** `passed`: what became of the groups signalled before; `null` for a group that is signalled one by one. */
