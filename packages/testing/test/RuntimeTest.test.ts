@@ -27,9 +27,7 @@ describe("the runtime on scripted children", () => {
       assert.strictEqual((yield* Fiber.join(retry)).status, "timed_out")
       assert.deepStrictEqual(yield* world.alive, [])
     }).pipe(Effect.provide(RuntimeTest.layer({
-      children: { server: child.prints("hi\n").ignores("SIGTERM").refuses("SIGKILL", 1) },
-      // A day of beats would take longer than everything else in this file.
-      settings: { heartbeatMillis: 86_400_000 * 2 }
+      children: { server: child.prints("hi\n").ignores("SIGTERM").refuses("SIGKILL", 1) }
     }))))
 
   it.effect("runs a command and answers with its output and exit", () =>
