@@ -15,7 +15,12 @@ import type * as TestClock from "effect/testing/TestClock"
 import * as ScriptedDriver from "./ScriptedDriver.ts"
 import type { World } from "./World.ts"
 
+/** What the layer provides. */
+export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service | World
+
 export interface Options extends ScriptedDriver.Options {
+  /** Wraps the ledger in memory, to make it fail. */
+  readonly ledger?: Layer.Layer<ProcessLedger.Service, never, ProcessLedger.Service> | undefined
   /** Settings that differ from the defaults. Without it, those in force where the layer is built. */
   readonly settings?: Partial<Settings.Settings> | undefined
 }
@@ -29,10 +34,14 @@ export interface Options extends ScriptedDriver.Options {
  */
 export const layer = (
   options: Options
-): Layer.Layer<ProcessRuntime.ProcessRuntime | ProcessLedger.Service | World> => {
+): Layer.Layer<Services> => {
   const runtime = closing.pipe(
     Layer.provideMerge(ProcessRuntime.layer),
-    Layer.provideMerge(ProcessLedgerMemory.layer),
+    Layer.provideMerge(
+      options.ledger === undefined
+        ? ProcessLedgerMemory.layer
+        : Layer.provide(options.ledger, ProcessLedgerMemory.layer)
+    ),
     Layer.provide(BlobStoreMemory.layer),
     Layer.provideMerge(ScriptedDriver.layer(options))
   )

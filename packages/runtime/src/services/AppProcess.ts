@@ -272,7 +272,7 @@ const make = Effect.gen(function*() {
           // Nobody will ever hold the handle of a start that was interrupted.
           Effect.onInterrupt(() => terminate(host, process, { _tag: "Scope" }, false))
         )
-        return new ProcessHandle(host, process) as Handle
+        return new ProcessHandle(host, process)
       })
     )
 

@@ -23,7 +23,7 @@ import * as Status from "../domain/Status.ts"
 import * as EventRing from "../internal/EventRing.ts"
 import { SpawnFailed } from "../ports/ProcessDriver.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
-import { RuntimeClosed, type StdinClosed, writeAll } from "./AppProcess.ts"
+import { RuntimeClosed, StartWithdrawn, type StdinClosed, writeAll } from "./AppProcess.ts"
 import { type OwnedProcess, receiptOf } from "./host/OwnedProcess.ts"
 import { Event } from "./JobEvent.ts"
 import { Notice, NoticeQueue } from "./JobNotice.ts"
@@ -88,6 +88,7 @@ export class StartError extends Schema.TaggedError<StartError>()("StartError", {
     InvalidCommand,
     SpawnFailed,
     RuntimeClosed,
+    StartWithdrawn,
     TooManyJobs,
     ProcessAlreadyExists,
     OwnerRetired,
@@ -326,9 +327,12 @@ const make = Effect.gen(function*() {
     termination: job.process.receipt
   })
 
+  const allJobs = (): ReadonlyArray<Job> =>
+    Array.from(owners.values(), (owner) => Array.from(owner.jobs.values())).flat()
+
   const renewLeases = Effect.gen(function*() {
     const leaseUntil = clock.currentTimeMillisUnsafe() + settings.leaseMillis
-    const all = [...owners.values()].flatMap((owner) => [...owner.jobs.values()])
+    const all = allJobs()
     const renewals = all.filter((job) => !isSettled(job) && job.rowStatus !== null).map((job) => ({
       id: job.process.id,
       fence,
@@ -352,10 +356,7 @@ const make = Effect.gen(function*() {
     renewing = true
     timers.after(settings.leaseMillis / 3, () => {
       renewing = false
-      const busy = [...owners.values()].some((owner) =>
-        [...owner.jobs.values()].some((job) => !isSettled(job) || job.unwritten !== null)
-      )
-      if (!busy) return
+      if (!allJobs().some((job) => !isSettled(job) || job.unwritten !== null)) return
       armRenewal()
       host.fork(renewLeases)
     })
@@ -543,6 +544,12 @@ const make = Effect.gen(function*() {
       return { job, joined: false }
     })
 
+  /** Why a start ended with nothing started and no failure of the driver's. */
+  const withdrawal = (job: Job): StartError["reason"] => {
+    if (host.draining()) return new RuntimeClosed()
+    return job.rowStatus === null ? new NotRecorded() : new StartWithdrawn()
+  }
+
   const start = (name: string) => (command: CommandSpec.Input, options: StartOptions = {}) =>
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function*() {
@@ -564,10 +571,7 @@ const make = Effect.gen(function*() {
           )
         )
         if (Option.isSome(answer) && !answer.value) {
-          const reason = host.draining() ? new RuntimeClosed() : new NotRecorded()
-          if (job.process.state._tag === "Settled" && job.rowStatus === null) {
-            return yield* Effect.fail(new StartError({ command: job.process.summary.name, reason }))
-          }
+          return yield* new StartError({ command: job.process.summary.name, reason: withdrawal(job) })
         }
         job.announced = true
         return info(owner, job)

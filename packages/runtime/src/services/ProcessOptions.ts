@@ -9,7 +9,7 @@ import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import type { Settings } from "./Settings.ts"
 
 export interface OutputOptions {
-  /** Bytes of the beginning that are always kept, a stream. */
+  /** Bytes of the beginning that are always kept, a stream. By default at most half of `limit`: the end is kept too. */
   readonly head?: number | undefined
   /** Bytes kept in memory in all, a stream; 0 for the default. */
   readonly limit?: number | undefined
@@ -89,7 +89,8 @@ export const resolve = (
     const output = options.output ?? {}
     const deadlineAskedMillis = yield* Bounds.deadline("deadline", options.deadline)
     const limitBytes = yield* Bounds.bytes("output.limit", output.limit, settings.outputBytes)
-    const headBytes = yield* Bounds.bytes("output.head", output.head, settings.outputHeadBytes)
+    const headDefault = Math.min(settings.outputHeadBytes, Math.floor(limitBytes / 2))
+    const headBytes = yield* Bounds.bytes("output.head", output.head, headDefault)
     const capBytes = yield* Bounds.cap("output.cap", output.cap, Infinity)
     return {
       title: typeof options.title === "string" ? options.title.slice(0, maxTitle) : null,

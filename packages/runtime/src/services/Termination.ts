@@ -100,7 +100,7 @@ export const make = (options: {
     targets: { readonly members: ReadonlyArray<Member>; readonly groups?: ReadonlyArray<number> },
     signal: string
   ): Effect.Effect<ReadonlyArray<SignalOutcome>> =>
-    driver.signal(subject.root, targets, signal).pipe(
+    Effect.suspend(() => driver.signal(subject.root, targets, signal)).pipe(
       Effect.timeoutOption(settings.portWindowMillis),
       Effect.exit,
       Effect.map((exit) => {
@@ -177,7 +177,8 @@ export const make = (options: {
       if (fresh.length > 0 || seen.occupied.length > 0) {
         const outcomes = yield* send(subject, { members: fresh, groups: seen.occupied }, "SIGKILL")
         noteSent(subject, "SIGKILL", describeLeft(fresh, seen.occupied), outcomes)
-        for (const member of fresh) killed.add(keyOf(member))
+        // What the driver did not answer for may not have been sent, and goes out once more.
+        for (const outcome of outcomes) killed.add(keyOf(outcome))
       }
       const left = until - timers.now()
       if (left <= 0) break
