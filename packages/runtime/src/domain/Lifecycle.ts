@@ -2,8 +2,9 @@
  * How a process moves: one pure function from state and event to state and actions.
  *
  * Every service moves a process only through `step`, performs the actions it returns, and feeds what came of them back
- * as events. At most one long action is under way at a time: each state asks for the next one only when the last has
- * answered. Nothing here reads a clock, a process table or a random number.
+ * as events, one action at a time, in the order they were asked for. Each state asks for the next one only when the last
+ * has answered. Only an unresolved process may be asked for a recheck, a retry and a flush while another of them waits;
+ * an answer that comes too late changes nothing there. Nothing here reads a clock, a process table or a random number.
  *
  * The deciding rule lives here: what the runtime had decided *and done* before it saw the leader's exit. An exit seen
  * before the first signal went out decides, whatever had been asked for; after it, the cause decides, whatever code the
@@ -32,13 +33,17 @@ export type State =
   | { readonly _tag: "Running" }
   /** It is to end, or its leader has ended: no new stdin, no new followers. Nothing has been signalled yet. */
   | { readonly _tag: "Draining"; readonly request: EndRequest | null; readonly exit: Exit | null }
-  /** Signals go out. `delivered`: the system took at least one. `forced`: SIGKILL was decided on. */
+  /**
+   * Signals go out. `delivered`: the system took at least one. `forced`: SIGKILL was decided on. `gone`: the tree is shown
+   * to be gone, and only the leader's exit is waited for.
+   */
   | {
     readonly _tag: "Terminating"
     readonly cause: Cause
     readonly exit: Exit | null
     readonly delivered: boolean
     readonly forced: boolean
+    readonly gone: boolean
     readonly now: boolean
   }
   /** The tree is gone, or what is left of it was left on purpose; output is being read to its end. */
@@ -90,7 +95,8 @@ export type Event =
  * - `WithdrawStart`: `StartWithdrawn`, `StartLost`, or the start's own answer if that came first.
  * - `RecordTree`: `TreeRecorded`. `AwaitExit`: `ExitAwaited`. `Linger`: `LingerEnded`.
  * - `SignalTree`: `Signalling`, then `Signalled`. `AwaitGrace`: `TreeGone` or `GraceElapsed`.
- * - `ForceTree`, `RetryTree`: `TreeGone` or `ForceElapsed`. `Recheck`: `TreeGone`, or nothing.
+ * - `ForceTree`, `RetryTree`: `TreeGone` or `ForceElapsed`. `Recheck`: `TreeGone`, or nothing. While the start has not
+ *   answered there is no tree to prove anything of, so that neither says `TreeGone`.
  * - `Flush`: `Flushed`. `Settle` and `ReportUnresolved` are answered by nothing.
  */
 export type Action =
@@ -193,6 +199,7 @@ const whileDraining = (state: In<"Draining">, event: Event): Step => {
         exit: state.exit,
         delivered: false,
         forced: false,
+        gone: false,
         now: state.request?.now ?? false
       })
     default:
@@ -211,9 +218,9 @@ const whileTerminating = (state: In<"Terminating">, event: Event): Step => {
     case "GraceElapsed":
       return [{ ...state, forced: true }, ["ForceTree"]]
     case "TreeGone":
-      return state.exit === null ? [state, ["AwaitExit"]] : flush(state)
+      return state.exit === null ? [{ ...state, gone: true }, ["AwaitExit"]] : flush(state)
     case "ExitAwaited":
-      return flush({ ...state, exit: state.exit ?? unknownExit })
+      return state.gone ? flush({ ...state, exit: state.exit ?? unknownExit }) : stay(state)
     case "ForceElapsed":
       return [
         { _tag: "Unresolved", cause: state.cause, exit: state.exit, retrying: false, proven: false },
