@@ -26,39 +26,45 @@ const unanswered = (root: Identity): TreeLook => ({
 })
 
 export const make = (
-  driver: ProcessDriver,
+  driver: Pick<ProcessDriver, "look">,
   options: { readonly windowMillis: number; readonly fork: (effect: Effect.Effect<void>) => unknown }
 ): SharedLook => {
   let waiting: Array<Request> = []
   let looking = false
 
+  const answerAll = (batch: ReadonlyArray<Request>, looks: ReadonlyArray<TreeLook>) => {
+    for (const [index, { answer, root }] of batch.entries()) {
+      Deferred.doneUnsafe(answer, Effect.succeed(looks[index] ?? unanswered(root)))
+    }
+  }
+
   const lookAll = Effect.suspend(() => {
     const batch = waiting
     waiting = []
-    return driver.look(batch.map((request) => request.root)).pipe(
+    return Effect.suspend(() => driver.look(batch.map((request) => request.root))).pipe(
       Effect.timeoutOption(options.windowMillis),
-      Effect.exit,
-      Effect.map((exit) => {
-        const looks = exit._tag === "Success" && exit.value._tag === "Some" ? exit.value.value : []
-        for (const [index, { answer, root }] of batch.entries()) {
-          Deferred.doneUnsafe(answer, Effect.succeed(looks[index] ?? unanswered(root)))
-        }
-        // In the same step as the check: whoever asks from here on starts a run of their own.
-        looking = waiting.length > 0
-      })
+      // Also when it is interrupted: nobody may wait for a look that will not come.
+      Effect.onExit((exit) =>
+        Effect.sync(() =>
+          answerAll(batch, exit._tag === "Success" && exit.value._tag === "Some" ? exit.value.value : [])
+        )
+      ),
+      Effect.exit
     )
   })
 
-  const run: Effect.Effect<void> = Effect.yieldNow.pipe(
-    Effect.andThen(lookAll),
-    Effect.repeat({ while: () => looking }),
-    // The runtime is closing: nobody may wait for a look that will not come.
+  const run: Effect.Effect<void> = Effect.gen(function*() {
+    do {
+      yield* Effect.yieldNow
+      yield* lookAll
+    } while (waiting.length > 0)
+    // In the same step as the check: whoever asks from here on starts a run of their own.
+    looking = false
+  }).pipe(
     Effect.onInterrupt(() =>
       Effect.sync(() => {
         looking = false
-        for (const { answer, root } of waiting.splice(0)) {
-          Deferred.doneUnsafe(answer, Effect.succeed(unanswered(root)))
-        }
+        answerAll(waiting.splice(0), [])
       })
     )
   )

@@ -88,9 +88,11 @@ class Heap implements TimerHeap {
       if (this.#armed.at <= first.at) return
       this.#armed.fiber.interruptUnsafe()
     }
-    const millis = Math.max(0, first.at - this.now())
+    // Whole milliseconds, rounded up: a timer of the platform drops the fraction, and would end early.
+    const millis = Math.ceil(first.at - this.now())
     const fiber = this.#fork(Effect.andThen(
-      this.#clock.sleep(Duration.millis(millis)),
+      // Never at once: whoever sets a timer has it in hand before it fires, also where a sleep of zero is no sleep.
+      millis <= 0 ? Effect.yieldNow : this.#clock.sleep(Duration.millis(millis)),
       Effect.sync(() => {
         if (this.#armed?.fiber !== fiber) return
         this.#armed = undefined
@@ -101,9 +103,11 @@ class Heap implements TimerHeap {
   }
 
   #fireDue(): void {
-    // A sleep may end a fraction of a millisecond early: what would be due by the next one is due.
-    const due = this.now() + 0.5
+    const due = this.now()
+    // What a firing timer sets waits for the next turn, so that one that sets itself anew for now does not go on forever.
+    const next = this.#order
     for (let first = this.#entries[0]; first !== undefined && first.at <= due; first = this.#entries[0]) {
+      if (first.order >= next) break
       this.#pop()
       if (first.cancelled) this.#cancelled--
       else {
