@@ -74,8 +74,12 @@ export interface OutputWindow {
   readonly reserve: () => Uint8Array
   /** Takes the first `count` bytes of the lent region (at most all of it) and gives them back as a view. */
   readonly commit: (count: number) => Uint8Array
-  /** Bytes from here on are not overwritten, as long as `room` lasts; `null` protects nothing. */
-  readonly protect: (from: number | null) => void
+  /**
+   * Bytes from here on are not overwritten as long as `room` lasts; `null` protects nothing. `yielding`: when there is no
+   * room for what comes, the oldest of them give way. Otherwise the caller has to stop writing in time; when it does not,
+   * they give way all the same.
+   */
+  readonly protect: (from: number | null, yielding?: boolean) => void
   /** The lowest offset from `from` on that is still in memory, counting what is only protected or not yet overwritten. */
   readonly heldFrom: (from: number) => number
   /** A view of bytes in memory from `from` on: at most `limit`, fewer where the memory ends, none when they are gone. */
@@ -141,6 +145,7 @@ class Window implements OutputWindow {
   /** Below this the ring's bytes are overwritten, or may be at any moment. */
   #ringFrom: number
   #protected: number | null
+  #yielding = false
   #lent: Uint8Array | null = null
   seen = 0
   sealed = false
@@ -183,8 +188,9 @@ class Window implements OutputWindow {
     return taken
   }
 
-  protect(from: number | null): void {
+  protect(from: number | null, yielding = false): void {
     this.#protected = from
+    this.#yielding = yielding
   }
 
   heldFrom(from: number): number {
@@ -273,7 +279,7 @@ class Window implements OutputWindow {
   }
 
   #lendRing(): Uint8Array {
-    if (this.room < 1) this.#protected = null
+    if (this.room < (this.#yielding ? this.slice : 1)) this.protect(this.seen + this.slice - this.#maxRing, true)
     this.#growRing()
     const size = this.#ring.length
     const at = this.#position(this.seen)

@@ -324,12 +324,12 @@ class Spill implements OutputSpill {
     )
   }
 
-  /** The stream flows on unprotected. The writer is kept: what it has is part of what a retry goes on with. */
+  /** The stream flows on. The writer is kept: what it has is part of what a retry goes on with. */
   #fail(retryable: boolean): void {
     this.#phase = "failed"
     this.#retryable = retryable
-    this.#window.protect(null)
     if (!retryable || this.#writer === null) this.#dropWriter()
+    this.#window.protect(retryable ? this.#next : null, true)
     this.#resume()
   }
 

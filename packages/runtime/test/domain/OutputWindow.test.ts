@@ -215,6 +215,32 @@ describe("OutputWindow", () => {
     assert.deepStrictEqual(subject.readBytes(199_950, Infinity).data, bytes.subarray(199_950))
   })
 
+  it("lets the oldest protected bytes give way when asked to, and keeps all that fit", () => {
+    const subject = window(10, 100, true)
+    const bytes = content("binary", 300_000, 0)
+    subject.protect(0, true)
+    for (let at = 0; at < bytes.length; at += 1000) {
+      write(subject, bytes.subarray(at, at + 1000))
+      const held = subject.heldFrom(10)
+      assert.isAtMost(held, Math.max(10, subject.seen - 6 * subject.slice))
+      const first = subject.piece(held, 500)
+      assert.deepStrictEqual(first, bytes.subarray(held, held + first.length))
+    }
+  })
+
+  it("says that a byte is gone as soon as the region that replaces it is lent", () => {
+    const subject = window(10, 100)
+    write(subject, content("binary", 20_000, 0))
+    for (let i = 0; i < 50; i++) {
+      const lent = subject.reserve()
+      const held = subject.heldFrom(10)
+      lent.fill(0xff)
+      assert.deepStrictEqual(subject.piece(held, 1)[0], content("binary", 1, held)[0])
+      lent.set(content("binary", 100, subject.seen).subarray(0, lent.length))
+      subject.commit(100)
+    }
+  })
+
   it("keeps only what a preview shows when a finished record shrinks, and no more than it had", () => {
     const subject = window(1000, 10_000)
     write(subject, "0123456789".repeat(900))
