@@ -153,12 +153,15 @@ class FileStore implements BlobStore.BlobStore {
       return Effect.fail(new BlobStore.BlobError({ operation: "seal", problem: "Other", retryable: false }))
     }
     const renamed = this.#place.fs.rename(from, this.#place.at(name)).pipe(Effect.mapError(blobError("seal")))
-    return this.#exclusive(Effect.andThen(renamed, Effect.suspend(() => {
-      this.#quota.used -= size
-      this.#count(name, size)
-      // Some file systems cannot sync a directory. The blob is there by then: only a power loss could still undo its name.
-      return Effect.ignore(this.#syncDirectory())
-    })))
+    return this.#exclusive(Effect.andThen(
+      renamed,
+      Effect.suspend(() => {
+        this.#quota.used -= size
+        this.#count(name, size)
+        // Some file systems cannot sync a directory. The blob is there by then: only a power loss could still undo its name.
+        return Effect.ignore(this.#syncDirectory())
+      })
+    ))
   }
 
   #count(name: string, size: number): void {
@@ -209,36 +212,42 @@ class FileWriter implements BlobStore.BlobWriter {
   }
 
   append(bytes: Uint8Array): Effect.Effect<void, BlobStore.BlobError> {
-    return this.#exclusive("append", Effect.suspend(() => {
-      if (this.#quota.used + bytes.length > this.#quota.most) {
-        return Effect.fail(
-          new BlobStore.BlobError({ operation: "append", problem: "QuotaExceeded", retryable: true })
+    return this.#exclusive(
+      "append",
+      Effect.suspend(() => {
+        if (this.#quota.used + bytes.length > this.#quota.most) {
+          return Effect.fail(
+            new BlobStore.BlobError({ operation: "append", problem: "QuotaExceeded", retryable: true })
+          )
+        }
+        this.#quota.used += bytes.length
+        return Effect.andThen(this.#mend(), this.#file.writeAll(bytes)).pipe(
+          Effect.map(() => {
+            this.#size += bytes.length
+          }),
+          Effect.tapError(() =>
+            Effect.sync(() => {
+              this.#quota.used -= bytes.length
+              this.#torn = true
+            })
+          ),
+          Effect.mapError(blobError("append"))
         )
-      }
-      this.#quota.used += bytes.length
-      return Effect.andThen(this.#mend(), this.#file.writeAll(bytes)).pipe(
-        Effect.map(() => {
-          this.#size += bytes.length
-        }),
-        Effect.tapError(() =>
-          Effect.sync(() => {
-            this.#quota.used -= bytes.length
-            this.#torn = true
-          })
-        ),
-        Effect.mapError(blobError("append"))
-      )
-    }))
+      })
+    )
   }
 
   seal(ref: string): Effect.Effect<void, BlobStore.BlobError> {
     const synced = Effect.suspend(() => Effect.andThen(this.#mend(), this.#file.sync))
-    return this.#exclusive("seal", Effect.mapError(synced, blobError("seal")).pipe(
-      Effect.andThen(Effect.suspend(() => this.#publish(ref, this.#size))),
-      Effect.map(() => {
-        this.#open = false
-      })
-    ))
+    return this.#exclusive(
+      "seal",
+      Effect.mapError(synced, blobError("seal")).pipe(
+        Effect.andThen(Effect.suspend(() => this.#publish(ref, this.#size))),
+        Effect.map(() => {
+          this.#open = false
+        })
+      )
+    )
   }
 
   /** Waits for what is being written. What was written and never sealed no longer counts. */

@@ -20,10 +20,12 @@ class MemoryStore implements BlobStore.BlobStore {
   readonly #blobs = new Map<string, ReadonlyArray<Uint8Array>>()
 
   write(_name: string): Effect.Effect<BlobStore.BlobWriter, BlobStore.BlobError, Scope.Scope> {
-    const writer = Effect.sync(() => new MemoryWriter((ref, parts) => {
-      this.#blobs.set(ref, parts)
-      this.#references.add(ref)
-    }))
+    const writer = Effect.sync(() =>
+      new MemoryWriter((ref, parts) => {
+        this.#blobs.set(ref, parts)
+        this.#references.add(ref)
+      })
+    )
     return Effect.acquireRelease(writer, (writer) => Effect.sync(() => writer.close()))
   }
 
@@ -31,8 +33,10 @@ class MemoryStore implements BlobStore.BlobStore {
     ref: string,
     options?: { readonly offset?: number | undefined; readonly limit?: number | undefined }
   ): Stream.Stream<Uint8Array, BlobStore.BlobError> {
-    const parts = Effect.map(this.#leased(ref, "read"), () =>
-      Stream.fromIterable(slice(this.#blobs.get(ref) ?? [], options?.offset ?? 0, options?.limit ?? Infinity)))
+    const parts = Effect.map(
+      this.#leased(ref, "read"),
+      () => Stream.fromIterable(slice(this.#blobs.get(ref) ?? [], options?.offset ?? 0, options?.limit ?? Infinity))
+    )
     return Stream.unwrap(parts)
   }
 

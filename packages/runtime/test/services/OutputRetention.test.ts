@@ -21,7 +21,8 @@ const sha256 = (): Sha256 => {
 const slice = 4096
 const room = 8 * slice
 
-const noise = (size: number, seed = 1) => Uint8Array.from({ length: size }, (_, i) => ((i + seed) * 2_654_435_761) / 8192)
+const noise = (size: number, seed = 1) =>
+  Uint8Array.from({ length: size }, (_, i) => ((i + seed) * 2_654_435_761) / 8192)
 const joined = (parts: ReadonlyArray<Uint8Array>) => new Uint8Array(Buffer.concat(parts))
 
 /** Writes like a driver: as long as the sink lets it. How many bytes it took. */
