@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import * as Bounds from "../domain/Bounds.ts"
 import type { CommandSpec } from "../domain/CommandSpec.ts"
 import { InvalidCommand } from "../domain/InvalidCommand.ts"
+import { cut } from "../domain/Printable.ts"
 import type { Settings } from "./Settings.ts"
 
 export interface OutputOptions {
@@ -60,7 +61,7 @@ export interface Policy {
   readonly spill: "never" | "on-truncation"
 }
 
-/** The longest title that is kept; the rest is cut off. */
+/** The longest title that is kept, in UTF-16 units; the rest is cut off, and the cut marked. */
 const maxTitle = 200
 
 const clamp = (asked: number | null, cap: number | null): number | null =>
@@ -93,7 +94,7 @@ export const resolve = (
     const headBytes = yield* Bounds.bytes("output.head", output.head, headDefault)
     const capBytes = yield* Bounds.cap("output.cap", output.cap, Infinity)
     return {
-      title: typeof options.title === "string" ? options.title.slice(0, maxTitle) : null,
+      title: typeof options.title === "string" ? cut(options.title, maxTitle) : null,
       deadlineAskedMillis,
       deadlineMillis: clamp(deadlineAskedMillis, settings.deadlineCapMillis),
       idleDeadlineMillis: yield* Bounds.deadline("idleDeadline", options.idleDeadline),

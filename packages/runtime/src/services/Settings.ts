@@ -9,6 +9,8 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import { isWait } from "../domain/Bounds.ts"
 
 export interface Settings {
   /** How long the driver may take to answer a start. Past it the start is withdrawn. */
@@ -89,18 +91,29 @@ export const Current: Context.Reference<Settings> = Context.Reference<Settings>(
 
 /** Sets some of them for the layers it is provided to; the others keep their defaults. */
 export const layer = (settings: Partial<Settings>): Layer.Layer<never> =>
-  Layer.succeed(Current, { ...defaults, ...settings })
+  Layer.succeed(Current, {
+    ...defaults,
+    ...settings,
+    outputBytes: settings.outputBytes || defaults.outputBytes,
+    outputHeadBytes: settings.outputHeadBytes || defaults.outputHeadBytes,
+    finishedOutputBytes: settings.finishedOutputBytes || defaults.finishedOutputBytes
+  })
+
+const Wait = Schema.DurationFromString.check(
+  Schema.makeFilter((given) => isWait(Duration.toMillis(given)) || "a duration that ends, and is not negative")
+)
 
 const millis = (name: string, otherwise: number): Config.Config<number> =>
-  Config.Duration(name).pipe(Config.map(Duration.toMillis), Config.withDefault(otherwise))
+  Config.schema(Wait, name).pipe(Config.map(Duration.toMillis), Config.withDefault(otherwise))
 
 const natural = (name: string, otherwise: number): Config.Config<number> =>
-  Config.Int(name).pipe(Config.withDefault(otherwise))
+  Config.schema(Schema.Natural, name).pipe(Config.withDefault(otherwise))
 
 /**
  * Reads what operators set most from the configuration: `GRACE`, `FORCE_WINDOW`, `LINGER`, `SHUTDOWN_BUDGET`,
  * `HEARTBEAT`, `START_WINDOW` (durations), `MAX_RUNNING_PER_OWNER`, `OUTPUT_BYTES` (numbers), under `prefix`
- * (`PROCYON_` by default). What is not set keeps its default; what cannot be read is a `ConfigError`.
+ * (`PROCYON_` by default). What is not set keeps its default; what cannot be read, a negative number or duration, and a
+ * duration without end are a `ConfigError`.
  */
 export const layerConfig = (prefix = "PROCYON_"): Layer.Layer<never, Config.ConfigError> =>
   Layer.unwrap(Effect.map(

@@ -85,7 +85,7 @@ const maxSweeps = 30
 const maxRounds = 8
 
 export const make = (options: {
-  readonly driver: ProcessDriver
+  readonly driver: Pick<ProcessDriver, "occupied" | "signal">
   readonly look: SharedLook
   readonly clock: Clock.Clock
   readonly timers: TimerHeap
@@ -128,7 +128,10 @@ export const make = (options: {
     return outcomes.some((outcome) => outcome.outcome === "sent")
   })
 
-  /** Probes often, since a probe costs microseconds, and looks with back-off, since zombies answer a probe. */
+  /**
+   * Looks with back-off, since zombies answer a probe and only a look tells them apart. A nudge in between costs a probe
+   * of microseconds, and a look only when the probe finds nobody.
+   */
   const watch = Effect.fnUntraced(function*(
     subject: Subject,
     millis: number,
@@ -143,7 +146,8 @@ export const make = (options: {
       const over = now >= until || stop()
       if (over || now >= lookAt || !driver.occupied(subject.root)) {
         const seen = yield* look(subject)
-        if (isGone(seen) || enough(seen) || over || stop()) return seen
+        // A look may take long: one that ends past the time is the last.
+        if (isGone(seen) || enough(seen) || over || stop() || timers.now() >= until) return seen
         lookAt = timers.now() + interval
       }
       yield* subject.nudge.wait(clock, Math.max(0, Math.min(interval, until - timers.now())))
