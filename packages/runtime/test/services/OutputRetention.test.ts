@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/testing/TestClock"
 import { createHash } from "node:crypto"
@@ -72,6 +73,13 @@ const gated = (
   read: (ref, options) => store.read(ref, options),
   lease: (ref) => store.lease(ref),
   remove: (ref) => store.remove(ref)
+})
+
+/** What happens to a stream and its store in turn. */
+const Step = Schema.Struct({
+  size: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 60_000 })),
+  broken: Schema.Boolean,
+  retries: Schema.Boolean
 })
 
 const full = new BlobStore.BlobError({ operation: "append", problem: "NoSpace", retryable: true })
@@ -172,6 +180,57 @@ describe("OutputRetention", () => {
     }))
 
   describe("spill", () => {
+    it.effect.prop(
+      "reads are true and complete but for the gaps they tell, however the store fails and is retried",
+      {
+        steps: Schema.Array(Step).check(Schema.isMaxLength(12)),
+        cap: Schema.Literals([0, 0, 0, 30_000]),
+        since: Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 100_000 }))
+      },
+      ({ cap, since, steps }) =>
+        Effect.gen(function*() {
+          let broken = false
+          const store = gated(yield* BlobStoreMemory.make, () =>
+            Effect.andThen(Effect.yieldNow, Effect.suspend(() => broken ? Effect.fail(full) : Effect.void)))
+          const retention = yield* spilling(store, { cap })
+          const all: Array<Uint8Array> = []
+          for (const step of steps) {
+            broken = step.broken
+            if (step.retries) {
+              yield* retention.retrySpill
+            }
+            const bytes = noise(step.size, all.length)
+            all.push(bytes)
+            for (let at = 0; at < bytes.length;) {
+              at += push(retention.sink, bytes.subarray(at))
+              yield* TestClock.adjust(0)
+            }
+          }
+          yield* retention.seal({ drained: true })
+          const oracle = joined(all)
+          const { bytesSeen, gap, sha256, spill, truncated } = retention.metadata()
+          assert.deepStrictEqual([bytesSeen, sha256], [oracle.length, sha256Of(oracle)])
+          if (spill === "none") {
+            assert.isFalse(truncated)
+          }
+          for (let cursor = Math.min(since, oracle.length);;) {
+            const page = yield* retention.view.readBytes({ since: cursor, limit: 20_000 })
+            if (page.next === cursor) {
+              break
+            }
+            assert.deepStrictEqual(page.data, oracle.subarray(page.gap?.to ?? cursor, page.next))
+            if (spill === "complete" || spill === "none") {
+              assert.isNull(page.gap)
+            }
+            if (spill === "partial" && page.gap !== null) {
+              assert.isTrue(gap !== null && page.gap.from >= gap.from && page.gap.to <= gap.to)
+            }
+            cursor = page.next
+          }
+        }),
+      { arbitrary: { runs: 150 } }
+    )
+
     it.effect("writes nothing when nothing is lost", () =>
       Effect.gen(function*() {
         const store = gated(yield* BlobStoreMemory.make, () => Effect.die("must not be called"))
