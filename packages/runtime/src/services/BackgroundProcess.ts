@@ -21,6 +21,7 @@ import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as Status from "../domain/Status.ts"
 import * as EventRing from "../internal/EventRing.ts"
+import type { Timer } from "../internal/TimerHeap.ts"
 import { SpawnFailed } from "../ports/ProcessDriver.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
 import { RuntimeClosed, StartWithdrawn, type StdinClosed, writeAll } from "./AppProcess.ts"
@@ -349,17 +350,27 @@ const make = Effect.gen(function*() {
     )
   })
 
-  /** Armed only while there are jobs, so that an idle runtime does nothing. */
-  let renewing = false
+  const isBusy = (): boolean => {
+    for (const owner of owners.values()) {
+      for (const job of owner.jobs.values()) if (!isSettled(job) || job.unwritten !== null) return true
+    }
+    return false
+  }
+
+  /** Armed only while there are jobs: an idle runtime does nothing, and holds up no host that has nothing left to do. */
+  let renewal: Timer | null = null
   const armRenewal = (): void => {
-    if (renewing) return
-    renewing = true
-    timers.after(settings.leaseMillis / 3, () => {
-      renewing = false
-      if (!allJobs().some((job) => !isSettled(job) || job.unwritten !== null)) return
+    renewal ??= timers.after(settings.leaseMillis / 3, () => {
+      renewal = null
+      if (!isBusy()) return
       armRenewal()
       host.fork(renewLeases)
     })
+  }
+  const disarmRenewal = (): void => {
+    if (renewal === null || isBusy()) return
+    renewal.cancel()
+    renewal = null
   }
 
   // ---- notices
@@ -439,7 +450,7 @@ const make = Effect.gen(function*() {
         emit(owner, { _tag: "KillFailed", id, owner: owner.name, survivorCount })
       })
     ),
-    onSettled: Effect.suspend(() => settled(owner, job))
+    onSettled: Effect.suspend(() => Effect.andThen(settled(owner, job), Effect.sync(disarmRenewal)))
   })
 
   const tell = (owner: Owner, job: Job, from: Lifecycle.State, event: Lifecycle.Event): void => {
