@@ -48,7 +48,7 @@ class Builds extends Context.Service<Builds, {
           for (const { id } of yield* stuck) yield* Effect.ignore(jobs.retryTermination(id))
           return (yield* stuck).length
         }),
-        progress: Effect.sync(() => progress)
+        progress: Effect.sync(() => [...progress])
       }
     })
   )

@@ -1,16 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { readFileSync } from "node:fs"
+import { withoutChance } from "./harness/chance.ts"
 import { run } from "./harness/program.ts"
-
-/** What differs from run to run: process ids, times, which line of a tree comes last, and widths that follow from those. */
-const withoutChance = (text: string): string =>
-  text
-    .replaceAll(/\b(?=[a-z]*\d)[0-9a-z]{14}\b/g, "<id>")
-    .replaceAll(/\b\d\d bytes +(?:leader|grandchild|escapee) \d+/g, "<n> bytes <line>")
-    .replaceAll(/\b(leader|grandchild|escapee|group) +\d+/g, "$1 <pid>")
-    .replaceAll(/\b\d+ "sleep"/g, "<pid> \"sleep\"")
-    .replaceAll(/\b\d+(?:\.\d+)? m?s\b/g, "<time>")
-    .replaceAll(/ +/g, " ")
 
 const expected = readFileSync(new URL("quickstart.txt", import.meta.url), "utf8")
 

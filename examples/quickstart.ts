@@ -186,7 +186,7 @@ const main = Effect.gen(function*() {
   yield* bob.start(CommandSpec.make("sleep", ["300"]), { title: "left running" })
   if (process.argv.includes("--hold")) {
     yield* Page.remark("Two jobs are running, of ann and of bob. Ctrl-C ends them.")
-    yield* Effect.never
+    return yield* Effect.never
   }
 })
 

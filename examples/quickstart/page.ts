@@ -25,7 +25,7 @@ export const row = (label: string, ...values: ReadonlyArray<string>): Effect.Eff
   Console.log(values.map((value, index) => labelled(index === 0 ? label : "", value)).join("\n"))
 
 /** Two labels and their values on one line. */
-export const pair = (
+const pair = (
   [left, leftValue]: readonly [string, string],
   [right, rightValue]: readonly [string, string]
 ): Effect.Effect<void> =>
@@ -69,7 +69,7 @@ export const exit = (value: Status.Exit | null): string => {
   return value.code === null ? "unseen" : `code ${value.code}`
 }
 
-export const count = (value: number): string => value.toLocaleString("en-US")
+const count = (value: number): string => value.toLocaleString("en-US")
 export const bytes = (value: number): string => `${count(value)} bytes`
 
 export const duration = (millis: number): string =>
