@@ -9,6 +9,7 @@ import * as Lifecycle from "../../domain/Lifecycle.ts"
 import type { Child } from "../../ports/ProcessDriver.ts"
 import type { OutputRetention } from "../OutputRetention.ts"
 import { type Core, isolated, retentionsOf } from "./Core.ts"
+import * as FinishedOutput from "./FinishedOutput.ts"
 import { type OwnedProcess, receiptOf } from "./OwnedProcess.ts"
 
 export interface Settling {
@@ -24,9 +25,6 @@ export interface Settling {
   readonly releaseKept: Effect.Effect<void>
 }
 
-const retainedBy = (process: OwnedProcess): number =>
-  retentionsOf(process).reduce((total, retention) => total + retention.metadata().bytesRetained, 0)
-
 const answerStart = (process: OwnedProcess): void => {
   Deferred.doneUnsafe(
     process.started,
@@ -36,9 +34,7 @@ const answerStart = (process: OwnedProcess): void => {
 
 export const make = (core: Core): Settling => {
   const { settings } = core
-  /** Settled ones whose output is still in memory, oldest first, with what they hold. */
-  const finished = new Map<OwnedProcess, number>()
-  let finishedBytes = 0
+  const finished = FinishedOutput.make(settings.finishedOutputBytes)
   /** Closing their pipes would end what was to be kept, so their output is read, and dropped, until the runtime ends. */
   const kept = new Set<Child>()
 
@@ -63,19 +59,6 @@ export const make = (core: Core): Settling => {
     return Effect.void
   }
 
-  /** Bounds what finished processes hold in memory together: the oldest shrink to what their preview shows. */
-  const keepFinished = (process: OwnedProcess): void => {
-    const bytes = retainedBy(process)
-    finished.set(process, bytes)
-    finishedBytes += bytes
-    for (const [oldest, held] of finished) {
-      if (finishedBytes <= settings.finishedOutputBytes) return
-      finished.delete(oldest)
-      finishedBytes -= held
-      for (const retention of retentionsOf(oldest)) retention.shrink()
-    }
-  }
-
   return {
     flush: (process) =>
       Effect.gen(function*() {
@@ -97,7 +80,7 @@ export const make = (core: Core): Settling => {
           yield* isolated(process.hooks.onSettled, settings.portWindowMillis, "settling a process")
         }
         onSettled()
-        keepFinished(process)
+        for (const retention of retentionsOf(process)) finished.add(retention)
         Deferred.doneUnsafe(process.exited, Effect.succeed(Lifecycle.exitOf(process.state)))
         answerStart(process)
         Deferred.doneUnsafe(process.ended, Effect.void)
@@ -116,8 +99,7 @@ export const make = (core: Core): Settling => {
       }),
     forget: (process) =>
       Effect.suspend(() => {
-        finishedBytes -= finished.get(process) ?? 0
-        finished.delete(process)
+        for (const retention of retentionsOf(process)) finished.remove(retention)
         return Effect.forEach(retentionsOf(process), (retention) => retention.dispose, { discard: true })
       }),
     releaseKept: Effect.suspend(() =>
