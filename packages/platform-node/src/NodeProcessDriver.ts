@@ -9,7 +9,6 @@
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import { createHash } from "node:crypto"
@@ -45,7 +44,7 @@ const capabilitiesOf = (bootId: string | null): ProcessDriver.Capabilities => {
  */
 export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope> = Effect.gen(function*() {
   const bootId = readBootId()
-  const forest = Forest.make(bootId ?? "")
+  const forest = Forest.make(bootId)
   const looker = Look.make(forest)
   const queue = StartQueue.make()
   const fifos = FifoPool.make()
@@ -112,8 +111,8 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
   /** Enqueues a start. Answers what to wait for, and how to undo it from wherever it has got to. */
   const begin = (request: ProcessDriver.SpawnRequest): Starting => {
     let state: "queued" | "undone" | ProcessDriver.Child = "queued"
-    let answer: Starting["answer"] | null = null
-    let tell = (given: Starting["answer"]): void => {
+    let answer: Answer | null = null
+    let tell = (given: Answer): void => {
       answer = given
     }
     let names: ReadonlyArray<string> | null = null
@@ -138,10 +137,12 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
     }
     const takeBack = queue.add({ prepare, launch })
     return {
-      answer: Effect.callback((resume) => {
-        if (answer !== null) resume(answer)
-        else tell = resume
-      }),
+      await(resume) {
+        // Never at once: a fiber that goes on within its turn may be interrupted before it has taken the answer.
+        const answered = answer
+        if (answered === null) tell = resume
+        else queueMicrotask(() => resume(answered))
+      },
       undo: Effect.suspend(() => {
         const before = state
         state = "undone"
@@ -154,15 +155,13 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
   return {
     capabilities: capabilitiesOf(bootId),
     spawn: (request) =>
-      Effect.uninterruptibleMask((restore) =>
-        Effect.suspend(() => {
-          const starting = begin(request)
-          return Effect.flatMap(
-            Effect.exit(restore(starting.answer)),
-            (exit) => Exit.hasInterrupts(exit) ? Effect.andThen(starting.undo, exit) : exit
-          )
+      Effect.suspend(() => {
+        const starting = begin(request)
+        return Effect.callback((resume) => {
+          starting.await(resume)
+          return starting.undo
         })
-      ),
+      }),
     look,
     occupied: (root) => {
       const tree = forest.find(root)
@@ -179,9 +178,11 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
 /** The driver as a layer. Write it once and share it: each build has a stock of FIFOs and a memory of its own. */
 export const layer: Layer.Layer<ProcessDriver.Service> = Layer.effect(ProcessDriver.Service, make)
 
+type Answer = Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed>
+
 /** A start on its way. */
 interface Starting {
-  readonly answer: Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed>
+  readonly await: (resume: (answer: Answer) => void) => void
   readonly undo: Effect.Effect<void>
 }
 

@@ -14,6 +14,9 @@ import * as path from "node:path"
 const firstBatch = 24
 const batch = 240
 
+/** When this share of a batch is left, the next one is made: so that a start seldom waits for it. */
+const lowShare = 1 / 4
+
 export interface FifoPool {
   /**
    * Calls back, at once when there are enough, with so many paths, the caller's to open and unlink; with `null` when none
@@ -75,8 +78,9 @@ export const make = (options?: { readonly program?: string | undefined }): FifoP
     } else waiting.push(done)
   }
   const take: FifoPool["take"] = (count, use) => {
-    if (names.length >= count) use(names.splice(names.length - count))
-    else refill((made) => made ? take(count, use) : use(null))
+    if (names.length < count) return refill((made) => made ? take(count, use) : use(null))
+    use(names.splice(names.length - count))
+    if (waiting === null && names.length < lowShare * Math.min(made, batch)) refill(() => {})
   }
 
   return {

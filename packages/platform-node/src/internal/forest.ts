@@ -57,8 +57,11 @@ export interface Forest {
   readonly judge: (reading: Reading, roots: ReadonlyArray<Identity>) => ReadonlyArray<TreeLook>
 }
 
-/** An empty forest. `bootId`: trees of another boot are gone without a look. */
-export const make = (bootId: string): Forest => {
+/**
+ * An empty forest. `bootId`: trees of another boot are gone without a look. `null`: there is no table to read, and all
+ * that is known of a tree that was planted here is what a probe of its group says, which then counts as a whole look.
+ */
+export const make = (bootId: string | null): Forest => {
   // A marker is random and its own tree's alone, so it serves as the key.
   const trees = new Map<string, Tree>()
   const strangers = new Map<number, Stranger>()
@@ -111,7 +114,7 @@ export const make = (bootId: string): Forest => {
       return roots.map((root) => {
         const tree = trees.get(root.marker)
         if (tree === undefined) return { root, leader: "gone", members: [], occupied: [], complete: reading.complete }
-        const look = describe(tree, reading, found)
+        const look = describe(tree, reading.complete || bootId === null, found)
         const isOver = look.leader === "gone" && look.members.length === 0 && look.occupied.length === 0
         if (tree.adopted && isOver && look.complete) trees.delete(root.marker)
         return look
@@ -304,12 +307,12 @@ const askStrangers = (
 }
 
 /** What one reading says of one tree. */
-const describe = (tree: Tree, reading: Reading, index: Index): TreeLook => ({
+const describe = (tree: Tree, complete: boolean, index: Index): TreeLook => ({
   root: tree.root,
   leader: leaderOf(tree, index),
   members: index.members.get(tree) ?? [],
   occupied: occupiedUnseen(tree, index),
-  complete: reading.complete
+  complete
 })
 
 const leaderOf = (tree: Tree, index: Index): TreeLook["leader"] => {

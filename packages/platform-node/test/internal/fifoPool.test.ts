@@ -1,0 +1,65 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as fs from "node:fs"
+import * as path from "node:path"
+import * as FifoPool from "../../src/internal/fifoPool.ts"
+
+const take = (pool: FifoPool.FifoPool, count: number): Effect.Effect<ReadonlyArray<string> | null> =>
+  Effect.callback((resume) => pool.take(count, (names) => resume(Effect.succeed(names))))
+
+const withPool = <E>(
+  body: (pool: FifoPool.FifoPool) => Effect.Effect<void, E>,
+  options?: Parameters<typeof FifoPool.make>[0]
+): Effect.Effect<void, E> =>
+  Effect.acquireUseRelease(
+    Effect.sync(() => FifoPool.make(options)),
+    body,
+    (pool) => Effect.callback((resume) => pool.close(() => resume(Effect.void)))
+  )
+
+describe("fifoPool", () => {
+  it.live("hands each name out once, in a directory that only this user can enter", () =>
+    withPool((pool) =>
+      Effect.gen(function*() {
+        const taken = yield* Effect.forEach(Array.from({ length: 200 }), () => take(pool, 2), {
+          concurrency: "unbounded"
+        })
+        const names = taken.flatMap((two) => two ?? [])
+        assert.strictEqual(new Set(names).size, 400)
+        for (const name of names) assert.isTrue(fs.statSync(name).isFIFO())
+        assert.strictEqual(fs.statSync(path.dirname(names[0] ?? "")).mode & 0o777, 0o700)
+      })
+    ))
+
+  it.live("removes its directory when it is closed, also while a batch is being made", () =>
+    Effect.gen(function*() {
+      const pool = FifoPool.make()
+      const [name = ""] = (yield* take(pool, 1)) ?? []
+      let late: ReadonlyArray<string> | null | undefined
+      pool.take(1000, (names) => {
+        late = names
+      })
+      yield* Effect.callback<void>((resume) => pool.close(() => resume(Effect.void)))
+      assert.isFalse(fs.existsSync(path.dirname(name)))
+      assert.strictEqual(late, null)
+    }))
+
+  it.live("makes a new directory when somebody has removed the one it had", () =>
+    withPool((pool) =>
+      Effect.gen(function*() {
+        const [first = ""] = (yield* take(pool, 1)) ?? []
+        fs.rmSync(path.dirname(first), { recursive: true })
+        assert.strictEqual(yield* take(pool, 100), null)
+        const [second = ""] = (yield* take(pool, 1)) ?? []
+        assert.isTrue(fs.statSync(second).isFIFO())
+      })
+    ))
+
+  for (const program of ["/no/such/mkfifo", "false"]) {
+    it.live(`answers that none can be made when ${program} cannot`, () =>
+      withPool((pool) =>
+        Effect.gen(function*() {
+          assert.strictEqual(yield* take(pool, 1), null)
+        }), { program }))
+  }
+})
