@@ -574,10 +574,11 @@ const make = Effect.gen(function*() {
         ).pipe(
           Effect.mapError((reason) => new StartError({ command: job.process.summary.name, reason })),
           Effect.onInterrupt(() =>
-            Effect.sync(() => {
-              // Before the driver is asked nothing exists, and nothing is left; afterwards the job is, and stays listed.
-              if (Lifecycle.phaseOf(job.process.state) === "starting") host.end(job.process, { _tag: "Scope" })
-              else job.announced = true
+            Effect.suspend(() => {
+              // A start on its way is taken back, and what it may have started is gone when the interruption is over.
+              if (Lifecycle.phaseOf(job.process.state) === "starting") return askEnd(job, { _tag: "Scope" }, false)
+              job.announced = true
+              return Effect.void
             })
           )
         )
