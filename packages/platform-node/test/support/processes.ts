@@ -1,0 +1,324 @@
+/**
+ * What the tests of trees and starts find out about real processes by themselves, without the driver they test, and how
+ * they bring a process into the states that a runtime has to cope with. Everything ends with its scope.
+ */
+import { assert, it } from "@effect/vitest"
+import * as NodeProcessDriver from "@procyon/platform-node/NodeProcessDriver"
+import { ProcessLedger, ProcessLedgerMemory, ProcessRuntime, Settings, ShutdownBarrier } from "@procyon/runtime"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
+import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import * as fs from "node:fs"
+import * as os from "node:os"
+import * as path from "node:path"
+
+/** A line of the process table. `startedAt`: clock ticks since boot. */
+export interface Seen {
+  readonly pid: number
+  readonly startedAt: number
+  readonly state: string
+  readonly group: number
+  readonly session: number
+  readonly name: string
+}
+
+/** The process as the kernel shows it now; `null` when there is none of this number. */
+export const seenAt = (pid: number): Seen | null => {
+  try {
+    const line = fs.readFileSync(`/proc/${pid}/stat`, "latin1")
+    const close = line.lastIndexOf(")")
+    const fields = line.slice(close + 2).split(" ")
+    return {
+      pid,
+      startedAt: Number(fields[19]),
+      state: fields[0] ?? "X",
+      group: Number(fields[2]),
+      session: Number(fields[3]),
+      name: line.slice(line.indexOf("(") + 1, close)
+    }
+  } catch {
+    return null
+  }
+}
+
+const isDead = (state: string): boolean => state === "Z" || state === "X" || state === "x"
+
+/** Whether this very process is there and no zombie. */
+export const isLiving = (process: { readonly pid: number; readonly startedAt: number }): boolean => {
+  const now = seenAt(process.pid)
+  return now !== null && now.startedAt === process.startedAt && !isDead(now.state)
+}
+
+const commandLineOf = (pid: number): string => {
+  try {
+    return fs.readFileSync(`/proc/${pid}/cmdline`, "latin1").replaceAll("\0", " ")
+  } catch {
+    return ""
+  }
+}
+
+/** The living processes with this in their command line, oldest number first. */
+export const living = (tag: string): ReadonlyArray<Seen> =>
+  fs.readdirSync("/proc").map(Number).filter((pid) => pid > 0 && commandLineOf(pid).includes(tag)).flatMap((pid) => {
+    const seen = seenAt(pid)
+    return seen === null || isDead(seen.state) ? [] : [seen]
+  })
+
+const patienceMillis = 15_000
+
+/** Asks again until the answer is there, and fails when it does not come. */
+export const until = <A, E = never, R = never>(
+  what: string,
+  ask: (() => A | null | undefined | false) | Effect.Effect<A | null | undefined | false, E, R>
+): Effect.Effect<A, E, R> =>
+  Effect.gen(function*() {
+    const giveUpAt = performance.now() + patienceMillis
+    for (;;) {
+      const answer = typeof ask === "function" ? ask() : yield* ask
+      if (answer !== null && answer !== undefined && answer !== false) return answer
+      if (performance.now() > giveUpAt) return assert.fail(`never seen: ${what}`)
+      yield* Effect.sleep("5 millis")
+    }
+  })
+
+/** Waits until the living processes of this tag are these programs, in any order. */
+export const untilLiving = (tag: string, ...programs: ReadonlyArray<string>): Effect.Effect<ReadonlyArray<Seen>> =>
+  until(programs.join(", "), () => {
+    const now = living(tag)
+    return now.map(({ name }) => name).toSorted().join() === programs.toSorted().join() ? now : null
+  })
+
+const kill = (pid: number, signal: NodeJS.Signals): void => {
+  try {
+    process.kill(pid, signal)
+  } catch {
+    // Gone meanwhile.
+  }
+}
+
+let tags = 0
+
+/**
+ * Digits that no other command line holds, to be put behind a decimal point: `sleep 300.${tag}`. Whatever still carries
+ * them at the scope's end is killed, so that a test that failed leaves nothing behind.
+ */
+export const newTag: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
+  Effect.sync(() => `0${process.pid}0${process.hrtime.bigint() % 1_000_000_000n}${++tags}`),
+  (tag) =>
+    Effect.sync(() => {
+      for (const { pid } of living(tag)) kill(pid, "SIGKILL")
+    })
+)
+
+/** A directory, open to every user, that is removed with the scope. */
+export const directory: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
+  Effect.sync(() => {
+    const made = fs.mkdtempSync(path.join(os.tmpdir(), "procyon-cases-"))
+    fs.chmodSync(made, 0o755)
+    return made
+  }),
+  (made) => Effect.sync(() => fs.rmSync(made, { recursive: true, force: true }))
+)
+
+/** A named pipe. */
+export const fifo: Effect.Effect<string, never, Scope.Scope> = Effect.map(directory, (made) => {
+  const name = path.join(made, "fifo")
+  assert.strictEqual(spawnSync("mkfifo", [name]).status, 0)
+  return name
+})
+
+/** Writes a line into a named pipe, which goes on holding it until the scope ends. */
+export const writeInto = (fifo: string, line: string): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.asVoid(Effect.acquireRelease(
+    Effect.sync(() => {
+      // For both directions, because opening it only to write waits for somebody who reads.
+      const fd = fs.openSync(fifo, "r+")
+      fs.writeSync(fd, `${line}\n`)
+      return fd
+    }),
+    (fd) => Effect.sync(() => fs.closeSync(fd))
+  ))
+
+/** What this process holds that a runtime must not leak: descriptors, and listeners of all its events. */
+const held = (): { readonly descriptors: number; readonly listeners: number } => ({
+  descriptors: fs.readdirSync("/proc/self/fd").length,
+  listeners: process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0)
+})
+
+export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service
+
+/** Settings that make an end that needs force a matter of some hundred milliseconds. */
+export const short: Partial<Settings.Settings> = { graceMillis: 300, forceWindowMillis: 500 }
+
+/** A runtime of its own on real processes, its rows in sight. */
+export const runtime = (
+  settings: Partial<Settings.Settings>,
+  onReport: (report: ShutdownBarrier.ShutdownReport) => void = () => {}
+): Layer.Layer<Services> =>
+  Layer.fresh(ProcessRuntime.layer.pipe(
+    Layer.provideMerge(ProcessLedgerMemory.layer),
+    Layer.provide(NodeProcessDriver.layer),
+    Layer.provide(Settings.layer({ ...short, ...settings })),
+    Layer.provide(ShutdownBarrier.onReport((report) => Effect.sync(() => onReport(report))))
+  ))
+
+/**
+ * Runs the body on a runtime of its own. When that is closed, nothing may live that carries the tag, and nothing may be
+ * open or listened to that was not before.
+ */
+export const onRuntime = <E>(
+  body: (tag: string) => Effect.Effect<void, E, Services | Scope.Scope>,
+  settings: Partial<Settings.Settings> = {}
+): Effect.Effect<void, E> =>
+  Effect.scoped(Effect.gen(function*() {
+    const tag = yield* newTag
+    const before = held()
+    yield* body(tag).pipe(Effect.scoped, Effect.provide(runtime(settings)))
+    assert.deepStrictEqual(living(tag), [])
+    assert.isAtMost(held().listeners, before.listeners)
+    yield* until("all descriptors are closed again", () => held().descriptors <= before.descriptors)
+  }))
+
+const statusLine = (pid: number, name: string): string | undefined => {
+  try {
+    return fs.readFileSync(`/proc/${pid}/status`, "latin1").match(new RegExp(`^${name}:\\s*(.*)$`, "m"))?.[1]
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Attaches a tracer to a process and stops the tracer: signals to the process are accepted, SIGKILL too, and it stays.
+ * The answer lets it go; so does the scope's end.
+ */
+export const holdByTracer = (pid: number): Effect.Effect<Effect.Effect<void>, never, Scope.Scope> =>
+  Effect.gen(function*() {
+    const tracer = yield* Effect.acquireRelease(
+      Effect.sync(() => spawn("strace", ["-o", "/dev/null", "-p", String(pid)], { stdio: "ignore" })),
+      (tracer) =>
+        Effect.gen(function*() {
+          // Its end detaches what it holds, and signals that wait there are delivered then.
+          tracer.kill("SIGKILL")
+          yield* until("the tracer has gone", () => ended(tracer))
+        })
+    )
+    const tracerPid = tracer.pid ?? assert.fail("no tracer")
+    yield* until("the tracer is attached", () => statusLine(pid, "TracerPid") === String(tracerPid))
+    kill(tracerPid, "SIGSTOP")
+    yield* until("the tracer is stopped", () => seenAt(tracerPid)?.state === "T")
+    return Effect.sync(() => kill(tracerPid, "SIGCONT"))
+  })
+
+const ended = (child: ChildProcess): boolean => child.exitCode !== null || child.signalCode !== null
+
+/** Starts `sleep` under a pid that is free again, in a group of its own. */
+export const reusePid = (pid: number, seconds: string): Effect.Effect<Seen, never, Scope.Scope> =>
+  Effect.gen(function*() {
+    yield* until(`${pid} is free`, () => seenAt(pid) === null)
+    for (let left = 500; left > 0; left--) {
+      const stranger = yield* Effect.sync(() => {
+        fs.writeFileSync("/proc/sys/kernel/ns_last_pid", String(pid - 1))
+        return spawn("sleep", [seconds], { detached: true, stdio: "ignore" })
+      })
+      const end = Effect.gen(function*() {
+        stranger.kill("SIGKILL")
+        yield* until("the stranger has gone", () => ended(stranger))
+      })
+      const seen = seenAt(stranger.pid ?? 0) ?? assert.fail("no stranger")
+      if (seen.pid === pid) return yield* Effect.as(Effect.addFinalizer(() => end), seen)
+      yield* end
+    }
+    return assert.fail(`somebody else always took the pid ${pid}`)
+  })
+
+/** A program compiled from C that every user may run; with `asRoot` it runs with its owner's rights. */
+export const compiled = (
+  source: string,
+  options: { readonly asRoot: boolean }
+): Effect.Effect<string, never, Scope.Scope> =>
+  Effect.map(directory, (made) => {
+    const program = path.join(made, "program")
+    const { status, stderr } = spawnSync("cc", ["-x", "c", "-o", program, "-"], { input: source, encoding: "utf8" })
+    assert.strictEqual(status, 0, stderr)
+    fs.chmodSync(program, options.asRoot ? 0o4755 : 0o755)
+    return program
+  })
+
+/** Another Node process that runs a file of `hosts/`, and what it says, a line of JSON at a time. */
+export interface Host<A> {
+  /** The next line that has not been taken. */
+  readonly line: Effect.Effect<A>
+  /** Waits for its end: the exit code, or -1 for a signal, and everything that it wrote to stderr. */
+  readonly end: Effect.Effect<{ readonly code: number; readonly stderr: string }>
+}
+
+export const host = <A>(
+  file: string,
+  args: ReadonlyArray<string>
+): Effect.Effect<Host<A>, never, Scope.Scope> =>
+  Effect.gen(function*() {
+    const child = yield* Effect.acquireRelease(
+      Effect.sync(() =>
+        spawn(process.execPath, [
+          "--disable-warning=ExperimentalWarning",
+          path.join(import.meta.dirname, "hosts", file),
+          ...args
+        ], { stdio: ["ignore", "pipe", "pipe"] })
+      ),
+      (child) =>
+        Effect.gen(function*() {
+          child.kill("SIGKILL")
+          yield* until("the host has gone", () => ended(child))
+        })
+    )
+    let stdout = ""
+    let stderr = ""
+    child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text))
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text))
+    return {
+      line: Effect.map(
+        until("a line of the host", () => {
+          if (!stdout.includes("\n") && ended(child)) assert.fail(`the host ended early: ${stderr}`)
+          return stdout.includes("\n")
+        }),
+        () => {
+          const [line = "", ...rest] = stdout.split("\n")
+          stdout = rest.join("\n")
+          return JSON.parse(line) as A
+        }
+      ),
+      end: Effect.map(
+        until("the host ends", () => ended(child) && child.stdout.readableEnded && child.stderr.readableEnded),
+        () => ({ code: child.exitCode ?? -1, stderr })
+      )
+    }
+  })
+
+const has = (program: string): boolean => spawnSync("sh", ["-c", `command -v ${program}`]).status === 0
+
+/** Why a test cannot run here; `null` when it can. */
+const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids"): string | null => {
+  if (what === "root") return process.getuid?.() === 0 ? null : "root"
+  if (what === "pids") return canWrite("/proc/sys/kernel/ns_last_pid") ? null : "a writable ns_last_pid"
+  return has(what) ? null : what
+}
+
+const canWrite = (file: string): boolean => {
+  try {
+    fs.accessSync(file, fs.constants.W_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Declares a test that needs these to be here. Where one is missing it is skipped, and its name says for what. */
+export const live = (
+  name: string,
+  needs: ReadonlyArray<Parameters<typeof lacks>[0]>,
+  body: () => Effect.Effect<void, unknown, Scope.Scope>
+): void => {
+  const reasons = needs.map(lacks).filter((reason) => reason !== null)
+  it.live.skipIf(reasons.length > 0)(reasons.length === 0 ? name : `${name} (needs ${reasons.join(", ")})`, body)
+}
