@@ -4,7 +4,7 @@
  */
 import { assert, it } from "@effect/vitest"
 import * as NodeProcessDriver from "@procyon/platform-node/NodeProcessDriver"
-import { ProcessLedger, ProcessLedgerMemory, ProcessRuntime, Settings, ShutdownBarrier } from "@procyon/runtime"
+import { type ProcessLedger, ProcessLedgerMemory, ProcessRuntime, Settings, ShutdownBarrier } from "@procyon/runtime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
