@@ -112,6 +112,13 @@ export const Survivor = Schema.Struct({
 })
 export interface Survivor extends Schema.Schema.Type<typeof Survivor> {}
 
+/**
+ * How much of a tree a platform can see: `verified` all of it, within the limits its driver documents; `group-only` the
+ * process group; `none` nothing but the leader's exit.
+ */
+export const WholeTree = Schema.Literals(["verified", "group-only", "none"])
+export type WholeTree = typeof WholeTree.Type
+
 /** At most this many survivors or leftovers are listed; the counts beside the lists are exact. */
 export const maxListed = 16
 
@@ -123,8 +130,9 @@ export interface TimelineEntry extends Schema.Schema.Type<typeof TimelineEntry> 
  * The receipt: how a process ended, and what was done to end it.
  *
  * `leftovers` are the members that a leader which ended by itself left behind; `survivors` those that could not be
- * ended. `keptLeftovers`: the caller chose to leave them alone. `forced`: SIGKILL was needed. `error` is a bounded
- * detail for people, without any path, argument or environment value.
+ * ended. `keptLeftovers`: the caller chose to leave them alone. `forced`: SIGKILL was needed. `wholeTree`: how far a
+ * look of this platform reaches, and so what "gone" means here. `error` is a bounded detail for people, without any path,
+ * argument or environment value.
  */
 export const TerminationResult = Schema.Struct({
   status: Status,
@@ -137,6 +145,7 @@ export const TerminationResult = Schema.Struct({
   keptLeftovers: Schema.Boolean,
   survivors: Schema.Array(Survivor),
   survivorCount: Schema.Int,
+  wholeTree: WholeTree,
   error: Schema.NullOr(Schema.String)
 })
 export interface TerminationResult extends Schema.Schema.Type<typeof TerminationResult> {}

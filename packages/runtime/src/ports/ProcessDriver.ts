@@ -10,7 +10,7 @@ import type * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type { CommandSpec } from "../domain/CommandSpec.ts"
 import type { Identity } from "../domain/Identity.ts"
-import type { Exit } from "../domain/Status.ts"
+import type { Exit, WholeTree } from "../domain/Status.ts"
 
 /** Why nothing was started. `OutcomeUnknown`: the driver was lost in between, so that it cannot be told. */
 export const SpawnProblem = Schema.Literals([
@@ -42,15 +42,14 @@ export class SpawnFailed extends Schema.TaggedError<SpawnFailed>()("SpawnFailed"
  *
  * - `processTable`: it can read who is alive, with parents and start times.
  * - `sessions`, `marker`: it finds members that left the group by their session, by the inherited marker.
- * - `wholeTree`: `verified` when a look covers the whole tree within the limits the driver documents; `group-only` when
- *   only the process group is seen; `none` when nothing can be said.
+ * - `wholeTree`: how far a look reaches.
  */
 export interface Capabilities {
   readonly platform: string
   readonly processTable: boolean
   readonly sessions: boolean
   readonly marker: boolean
-  readonly wholeTree: "verified" | "group-only" | "none"
+  readonly wholeTree: WholeTree
   readonly pty: boolean
 }
 

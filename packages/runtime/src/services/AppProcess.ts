@@ -103,6 +103,8 @@ export interface Handle {
   readonly write: (data: string | Uint8Array) => Effect.Effect<void, StdinClosed>
   /** The child reads an end of file after what was written. Bounded: what a full pipe does not take in time is dropped. */
   readonly closeStdin: Effect.Effect<void>
+  /** Goes on with a spill that failed. `false`: nothing to go on with, or it failed again. */
+  readonly retrySpill: Effect.Effect<boolean>
   /** The leader's exit; its tree may still be ending. `null` when there was none: the start was withdrawn. */
   readonly exit: Effect.Effect<Status.Exit | null>
   /** How it ended, verified. Waits, changes nothing, never fails. */
@@ -190,6 +192,9 @@ class ProcessHandle implements Handle {
   }
   get closeStdin(): Effect.Effect<void> {
     return this.#host.closeStdin(this.#process)
+  }
+  get retrySpill(): Effect.Effect<boolean> {
+    return this.#host.retrySpill(this.#process)
   }
   get exit(): Effect.Effect<Status.Exit | null> {
     return Deferred.await(this.#process.exited)

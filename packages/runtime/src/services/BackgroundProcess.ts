@@ -143,6 +143,8 @@ export interface Jobs {
   readonly output: (id: string) => Effect.Effect<View, ProcessNotFound>
   /** Stderr; empty where the streams are merged. */
   readonly errorOutput: (id: string) => Effect.Effect<View, ProcessNotFound>
+  /** Goes on with a spill that failed. `false`: nothing to go on with, or it failed again. */
+  readonly retrySpill: (id: string) => Effect.Effect<boolean, ProcessNotFound>
   /** Waits until the pipe has taken all of it. */
   readonly write: (id: string, data: string | Uint8Array) => Effect.Effect<void, ProcessNotFound | StdinClosed>
   readonly closeStdin: (id: string) => Effect.Effect<void, ProcessNotFound>
@@ -647,6 +649,7 @@ const make = Effect.gen(function*() {
     }),
     output: (id) => Effect.map(find(owner, id), (job) => job.process.stdout.view),
     errorOutput: (id) => Effect.map(find(owner, id), (job) => stderrOf(job.process)),
+    retrySpill: (id) => Effect.flatMap(find(owner, id), (job) => host.retrySpill(job.process)),
     write: (id, data) => Effect.flatMap(find(owner, id), (job) => writeAll(host, job.process, data)),
     closeStdin: (id) => Effect.flatMap(find(owner, id), (job) => host.closeStdin(job.process)),
     wait: (id) => Effect.flatMap(find(owner, id), (job) => ended(owner, job)),

@@ -24,7 +24,7 @@ import * as SharedLook from "../internal/SharedLook.ts"
 import * as TimerHeap from "../internal/TimerHeap.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 import * as ProcessDriver from "../ports/ProcessDriver.ts"
-import { type Core, observed } from "./host/Core.ts"
+import { type Core, observed, retentionsOf } from "./host/Core.ts"
 import * as Ending from "./host/Ending.ts"
 import { type Hooks, OwnedProcess } from "./host/OwnedProcess.ts"
 import * as Settling from "./host/Settling.ts"
@@ -57,6 +57,8 @@ export interface ProcessHost {
   readonly closeStdin: Stdin.Stdin["close"]
   readonly extend: Watchdog.Watchdog["extend"]
   readonly forget: Settling.Settling["forget"]
+  /** Goes on with spills that failed. `false`: none had, or one failed again. */
+  readonly retrySpill: (process: OwnedProcess) => Effect.Effect<boolean>
   /** From here on nothing is admitted. */
   readonly drain: () => void
   readonly draining: () => boolean
@@ -200,6 +202,7 @@ const make = Effect.gen(function*() {
       command,
       policy,
       marker: `${markerPrefix}${hex()}${hex()}`,
+      wholeTree: driver.capabilities.wholeTree,
       stdout: makeRetention(id, policy, onCap),
       stderr: policy.streams === "merged" ? null : makeRetention(`${id}-stderr`, policy, onCap),
       startedAt: clock.currentTimeMillisUnsafe(),
@@ -225,6 +228,11 @@ const make = Effect.gen(function*() {
     closeStdin: stdin.close,
     extend: watchdog.extend,
     forget: settling.forget,
+    retrySpill: (process) =>
+      Effect.map(
+        Effect.forEach(retentionsOf(process), (retention) => retention.retrySpill),
+        (retried) => retried.includes(true) && retentionsOf(process).every((it) => it.metadata().spill !== "failed")
+      ),
     drain: () => {
       draining = true
     },

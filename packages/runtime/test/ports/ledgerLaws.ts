@@ -51,6 +51,7 @@ const ended: Partial<LedgerRow> = {
     keptLeftovers: false,
     survivors: [{ pid: 4713, startedAt: 1, name: "sleep", refused: null }],
     survivorCount: 1,
+    wholeTree: "verified",
     error: null
   }
 }

@@ -339,6 +339,7 @@ law(
       jobs.get(at),
       jobs.output(at),
       jobs.errorOutput(at),
+      jobs.retrySpill(at),
       jobs.write(at, "x"),
       jobs.closeStdin(at),
       jobs.wait(at),

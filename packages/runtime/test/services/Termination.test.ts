@@ -53,6 +53,8 @@ class Table {
   look: (answer: TreeLook) => Effect.Effect<TreeLook> = Effect.succeed
   answer: (outcomes: ReadonlyArray<SignalOutcome>, signal: string) => Effect.Effect<ReadonlyArray<SignalOutcome>> =
     Effect.succeed
+  /** Stands before every signal; one that does not come through was not sent. */
+  before: (signal: string) => Effect.Effect<void> = () => Effect.void
   #processes = new Map<number, Process>()
   #nextPid = 100
 
@@ -96,13 +98,16 @@ class Table {
     look: (roots) => Effect.forEach(roots, () => Effect.suspend(() => this.look(this.#lookNow()))),
     occupied: () => this.alive.length > 0 || this.zombies.size > 0 || this.chains.size > 0,
     signal: (_root, targets, signal) =>
-      Effect.suspend(() => {
-        const groups = targets.groups ?? []
-        this.sent.push({ signal, pids: targets.members.map(({ pid }) => pid), groups })
-        const outcomes = targets.members.map((member) => this.#signal(member, signal))
-        if (signal === "SIGKILL") { for (const group of groups) this.chains.delete(group) }
-        return this.answer(outcomes, signal)
-      })
+      Effect.andThen(
+        Effect.suspend(() => this.before(signal)),
+        Effect.suspend(() => {
+          const groups = targets.groups ?? []
+          this.sent.push({ signal, pids: targets.members.map(({ pid }) => pid), groups })
+          const outcomes = targets.members.map((member) => this.#signal(member, signal))
+          if (signal === "SIGKILL") { for (const group of groups) this.chains.delete(group) }
+          return this.answer(outcomes, signal)
+        })
+      )
   }
 
   #lookNow(): TreeLook {
@@ -389,11 +394,9 @@ describe("force", () => {
 
   it.effect("sends it once more to those the driver did not answer for", () =>
     Effect.gen(function*() {
-      const { notes, subject, table, termination } = yield* setUp({ lingers: 0 }, { lingers: 0 })
+      const { notes, subject, table, termination } = yield* setUp(stubborn, stubborn)
       let breaks = 1
-      table.answer = (outcomes, signal) =>
-        signal === "SIGKILL" && breaks-- > 0 ? Effect.die("broken") : Effect.succeed(outcomes)
-      table.look = (answer) => Effect.succeed(answer)
+      table.before = (signal) => signal === "SIGKILL" && breaks-- > 0 ? Effect.die("broken") : Effect.void
       yield* timed(termination.force(subject, 3_000))
       assert.include(notes, "+0 SIGKILL: the driver did not answer")
       assert.deepStrictEqual(table.alive, [])

@@ -10,7 +10,7 @@ import type * as Semaphore from "effect/Semaphore"
 import type { CommandSpec } from "../../domain/CommandSpec.ts"
 import * as CommandSpecs from "../../domain/CommandSpec.ts"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
-import type { Exit, Survivor, TerminationResult, TimelineEntry } from "../../domain/Status.ts"
+import type { Exit, Survivor, TerminationResult, TimelineEntry, WholeTree } from "../../domain/Status.ts"
 import { Nudge } from "../../internal/Nudge.ts"
 import type { Timer } from "../../internal/TimerHeap.ts"
 import type { Child, SpawnFailed, TreeLook } from "../../ports/ProcessDriver.ts"
@@ -45,6 +45,8 @@ export class OwnedProcess {
   readonly display: string
   readonly policy: Policy
   readonly marker: string
+  /** What its driver can see of a tree. */
+  readonly wholeTree: WholeTree
   readonly stdout: OutputRetention
   /** `null`: merged into `stdout`. */
   readonly stderr: OutputRetention | null
@@ -100,6 +102,7 @@ export class OwnedProcess {
     readonly command: CommandSpec
     readonly policy: Policy
     readonly marker: string
+    readonly wholeTree: WholeTree
     readonly stdout: OutputRetention
     readonly stderr: OutputRetention | null
     readonly startedAt: number
@@ -111,6 +114,7 @@ export class OwnedProcess {
     this.display = CommandSpecs.display(options.command)
     this.policy = options.policy
     this.marker = options.marker
+    this.wholeTree = options.wholeTree
     this.stdout = options.stdout
     this.stderr = options.stderr
     this.startedAt = options.startedAt
@@ -179,6 +183,7 @@ export const receiptOf = (process: OwnedProcess, now: number): TerminationResult
     keptLeftovers: process.keptLeftovers,
     survivors: process.survivors,
     survivorCount: process.survivorCount,
+    wholeTree: process.wholeTree,
     error: errorOf(process)
   }
 }
