@@ -400,6 +400,10 @@ describe("the scenarios", () => {
     walk([...signalledAfter(end(stop)), [exitAwaited, "Terminating"]])
   })
 
+  it("takes no end of output for a proof that a kill_failed is gone", () => {
+    walk([...unresolvedAfter(end(stop)), [flushed, "Unresolved"], [exitAwaited, "Unresolved"]])
+  })
+
   it("asks those who wait to look again when a drain is hurried", () => {
     walk([...running, [exited(zero), "Draining", "Linger"], [end(stop, true), "Draining", "Hurry"]])
   })
