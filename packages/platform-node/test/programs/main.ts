@@ -23,7 +23,7 @@ const application = Effect.gen(function*() {
   yield* Console.log("ready")
   if (what === "succeed") return
   if (what === "fail") return yield* Effect.fail("application")
-  yield* Effect.never
+  return yield* Effect.never
 }).pipe(Effect.scoped)
 
 const layer = NodeProcessRuntime.layer.pipe(Layer.provide([

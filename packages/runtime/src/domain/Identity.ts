@@ -16,7 +16,7 @@ import * as Schema from "effect/Schema"
  */
 export const Identity = Schema.Struct({
   pid: Schema.Int,
-  startedAt: Schema.Number,
+  startedAt: Schema.Finite,
   bootId: Schema.String,
   marker: Schema.String
 })

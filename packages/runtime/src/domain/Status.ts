@@ -106,7 +106,7 @@ export const statusOf = (cause: Cause, exit: Exit | null): Status => {
 /** A process of the tree that was still there. `refused`: the errno name a signal to it was answered with, if any. */
 export const Survivor = Schema.Struct({
   pid: Schema.Int,
-  startedAt: Schema.Number,
+  startedAt: Schema.Finite,
   name: Schema.String,
   refused: Schema.NullOr(Schema.String)
 })
@@ -123,7 +123,7 @@ export type WholeTree = typeof WholeTree.Type
 export const maxListed = 16
 
 /** One line of a receipt: what happened, this long after the end was asked for (or the leader ended). */
-export const TimelineEntry = Schema.Struct({ atMillis: Schema.Number, what: Schema.String })
+export const TimelineEntry = Schema.Struct({ atMillis: Schema.Finite, what: Schema.String })
 export interface TimelineEntry extends Schema.Schema.Type<typeof TimelineEntry> {}
 
 /**
@@ -139,7 +139,7 @@ export const TerminationResult = Schema.Struct({
   cause: Cause,
   exit: Schema.NullOr(Exit),
   forced: Schema.Boolean,
-  durationMillis: Schema.Number,
+  durationMillis: Schema.Finite,
   timeline: Schema.Array(TimelineEntry),
   leftovers: Schema.Array(Survivor),
   keptLeftovers: Schema.Boolean,

@@ -11,7 +11,7 @@ export const Event = Schema.TaggedUnion({
   /** There was output since the last beat. */
   Progress: { ...job, bytesSeen: Schema.Natural },
   /** `idleMillis`: since the last byte of output. */
-  Heartbeat: { ...job, elapsedMillis: Schema.Number, idleMillis: Schema.Number, bytesSeen: Schema.Natural },
+  Heartbeat: { ...job, elapsedMillis: Schema.Finite, idleMillis: Schema.Finite, bytesSeen: Schema.Natural },
   Draining: job,
   Terminating: job,
   /** The leader is over; the job is not. */

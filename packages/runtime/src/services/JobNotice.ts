@@ -21,7 +21,7 @@ export const Notice = Schema.TaggedUnion({
     status: Status,
     exit: Schema.NullOr(Exit),
     exitCode: Schema.Int,
-    durationMillis: Schema.Number,
+    durationMillis: Schema.Finite,
     bytesSeen: Schema.Natural,
     tail: Schema.String
   },
