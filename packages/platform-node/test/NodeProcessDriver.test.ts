@@ -424,6 +424,18 @@ describe("NodeProcessDriver", () => {
       30_000
     )
 
+    it.live("fails a start whose secret was wiped, and goes on with the next", () =>
+      withDriver((driver) =>
+        Effect.gen(function*() {
+          const secret = Redacted.make("gone")
+          Redacted.wipeUnsafe(secret)
+          const failure = yield* Effect.flip(start(driver, exec("true", [], { env: { SECRET: secret } })))
+          assert.strictEqual(failure.problem, "Other")
+          const job = yield* start(driver, exec("true"))
+          assert.deepStrictEqual(yield* job.exit, { code: 0, signal: null })
+        })
+      ))
+
     it.live("refuses a start once its scope is closed", () =>
       Effect.gen(function*() {
         const scope = yield* Scope.make()

@@ -48,35 +48,45 @@ export interface Events {
 }
 
 /**
- * Starts a leader in a session of its own. `fifos`: as many unused names as `fifosOf` says, or `null` for Node's pipes.
- * Calls one of `started` and `failed`, `started` always within this call.
+ * Starts a leader in a session of its own. `fifos`: as many unused names as `fifosOf` says, or `null` for Node's pipes;
+ * none of them is left, whatever becomes of the start. Calls one of `started` and `failed`, `started` always within this
+ * call. Never throws.
  */
 export const start = (request: SpawnRequest, fifos: ReadonlyArray<string> | null, events: Events): void => {
-  const { file, args } = programLine(request.command.program)
-  const env = environmentOf(request.command, request.marker)
-  const cwd = request.command.options.cwd
-  const fail = (error: unknown): void => events.failed(nameFailure({ file, cwd, path: env["PATH"] }, error))
-  let pipes: Pipes
-  try {
-    pipes = fifos === null ? nodePipes(request) : openFifos(request, fifos)
-  } catch (error) {
-    return fail(error)
-  }
+  const attempt: { file: string; path: string | undefined } = { file: "", path: undefined }
+  const fail = (error: unknown): void =>
+    events.failed(nameFailure({ ...attempt, cwd: request.command.options.cwd }, error))
+  let pipes: Pipes | null = null
   let child: ChildProcess
   try {
-    child = spawn(file, args, { cwd, env, detached: true, stdio: pipes.stdio, windowsHide: true })
+    const { args, file } = programLine(request.command.program)
+    const env = environmentOf(request.command, request.marker)
+    attempt.file = file
+    attempt.path = env["PATH"]
+    pipes = fifos === null ? nodePipes(request) : openFifos(request, fifos)
+    child = spawnWith(pipes, file, args, { cwd: request.command.options.cwd, env })
   } catch (error) {
-    pipes.abandon()
+    if (pipes === null) { for (const name of fifos ?? []) fs.rmSync(name, { force: true }) }
+    else pipes.abandon()
     return fail(error)
-  } finally {
-    for (const fd of pipes.theirs) fs.closeSync(fd)
   }
   if (child.pid === undefined) {
     pipes.abandon()
     child.once("error", fail)
-    return
+  } else events.started(follow(child, child.pid, pipes, request.onExit))
+}
+
+const spawnWith = (
+  pipes: Pipes,
+  file: string,
+  args: ReadonlyArray<string>,
+  options: { readonly cwd: string | undefined; readonly env: Readonly<Record<string, string>> }
+): ChildProcess => {
+  try {
+    return spawn(file, args, { ...options, detached: true, stdio: pipes.stdio, windowsHide: true })
+  } finally {
+    for (const fd of pipes.theirs) fs.closeSync(fd)
   }
-  events.started(follow(child, child.pid, pipes, request.onExit))
 }
 
 const follow = (child: ChildProcess, pid: number, pipes: Pipes, onExit: (exit: Exit) => void): Leader => {
@@ -161,7 +171,6 @@ const openFifos = (request: SpawnRequest, names: ReadonlyArray<string>): Pipes =
     }
   } catch (error) {
     for (const fd of opened) fs.closeSync(fd)
-    for (const name of left) fs.rmSync(name, { force: true })
     throw error
   }
 }

@@ -72,9 +72,10 @@ const problemOfFile = (attempt: Attempt, code: string): SpawnProblem => {
 const defaultPath = "/bin:/usr/bin"
 
 const candidatesOf = (attempt: Attempt): ReadonlyArray<string> => {
-  const base = attempt.cwd ?? "."
-  if (attempt.file.includes("/")) return [path.resolve(base, attempt.file)]
-  return (attempt.path ?? defaultPath).split(":").map((directory) => path.resolve(base, directory, attempt.file))
+  const within = (base: string, name: string): string => path.isAbsolute(name) ? name : path.join(base, name)
+  const cwd = attempt.cwd ?? "."
+  if (attempt.file.includes("/")) return [within(cwd, attempt.file)]
+  return (attempt.path ?? defaultPath).split(":").map((directory) => path.join(within(cwd, directory), attempt.file))
 }
 
 const kindOf = (name: string): "missing" | "unreachable" | "directory" | "file" => {
