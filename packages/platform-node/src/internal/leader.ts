@@ -50,7 +50,7 @@ export interface Events {
 /**
  * Starts a leader in a session of its own. `fifos`: as many unused names as `fifosOf` says, or `null` for Node's pipes;
  * none of them is left, whatever becomes of the start. Calls one of `started` and `failed`, `started` always within this
- * call. Never throws.
+ * call.
  */
 export const start = (request: SpawnRequest, fifos: ReadonlyArray<string> | null, events: Events): void => {
   const attempt: { file: string; path: string | undefined } = { file: "", path: undefined }

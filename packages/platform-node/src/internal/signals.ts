@@ -54,8 +54,9 @@ const signalMember = (
   if (!isSignallable(member.pid)) return { outcome: "refused", code: "EPERM" }
   if (before === null || !isWholeGroup(tree, proof)) return send(member.pid, signal)
   const outcome = send(-proof.group, signal)
-  passed.set(proof.group, outcome.outcome === "sent" ? outcome : null)
-  return outcome
+  const reached = outcome.outcome === "sent"
+  passed.set(proof.group, reached ? outcome : null)
+  return reached ? withinGroup(member) : outcome
 }
 
 /** The member as it is now, or why it is not meant any more. */
@@ -73,7 +74,11 @@ const prove = (tree: Tree, member: Member): Outcome | ProcessStat => {
 const isWholeGroup = (tree: Tree, stat: ProcessStat): boolean =>
   isSignallable(stat.group) && tree.groups.has(stat.group) && tree.sessions.has(stat.session)
 
-const withinGroup = (member: Member): Outcome => isRoot ? sent : send(member.pid, 0)
+/** What a pass over its group was for a member: it succeeds when it reached anybody, if only a zombie. */
+const withinGroup = (member: Member): Outcome => {
+  const probe = isRoot ? sent : send(member.pid, 0)
+  return probe.outcome === "refused" ? probe : sent
+}
 
 const signalGroup = (tree: Tree, group: number, signal: string): Outcome => {
   if (!isSignallable(group)) return { outcome: "refused", code: "EPERM" }
