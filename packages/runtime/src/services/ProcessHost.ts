@@ -126,6 +126,8 @@ const make = Effect.gen(function*() {
         const answer = yield* perform(process, action).pipe(
           Effect.catchCause(() => Effect.as(Effect.logError(`${action} of a process broke`), broken))
         )
+        // However performing broke, the machine is told that signals were decided on before it is told what became of them.
+        if (answer?._tag === "Signalled" && process.state._tag === "Draining") dispatch(process, { _tag: "Signalling" })
         if (answer !== null) dispatch(process, answer)
       }
       process.working = false

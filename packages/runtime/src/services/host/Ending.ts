@@ -159,7 +159,8 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
         if (process.child !== null) {
           return performers[action](process, subjectOf(process, process.child, core.timers.now))
         }
-        if (action === "RetryTree") finishRetry(process)
+        if (action !== "RetryTree") return Effect.succeed(null)
+        finishRetry(process)
         return Effect.succeed({ _tag: "ForceElapsed" })
       }),
     retry: (process) =>
