@@ -39,6 +39,9 @@ const { shell } = CommandSpec
 
 const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex")
 
+const idleHost = new URL("../support/hosts/idle.ts", import.meta.url)
+const unprivilegedHost = new URL("../support/hosts/unprivileged.ts", import.meta.url)
+
 const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
 
 const identityOf = (id: string) =>
@@ -386,7 +389,7 @@ describe("a child that has become another user's", () => {
     () =>
       Effect.gen(function*() {
         const program = yield* compiled(helper, { asRoot: true })
-        const unprivileged = yield* host<Told>("unprivileged.ts", [program])
+        const unprivileged = yield* host<Told>(unprivilegedHost, [program])
         const stopped = yield* unprivileged.line
         const { pid } = survivorOf(stopped)
         const child = seenAt(pid) ?? assert.fail("the helper has ended")
@@ -418,7 +421,7 @@ describe("a child that has become another user's", () => {
   live("K07 is named alone where the rest of its tree obeyed", rights, () =>
     Effect.gen(function*() {
       const program = yield* compiled(helper, { asRoot: true })
-      const unprivileged = yield* host<Told>("unprivileged.ts", ["sh", "-c", `${program} & wait`])
+      const unprivileged = yield* host<Told>(unprivilegedHost, ["sh", "-c", `${program} & wait`])
       const told = yield* unprivileged.line
       const { info } = told
       const { pid } = survivorOf(told)
@@ -678,7 +681,7 @@ describe("a pid that somebody else has now", () => {
   for (const how of ["closed", "open"]) {
     it.live(`K10 is not waited for: a host with nothing left to do ends at once, its runtime ${how}`, () =>
       Effect.gen(function*() {
-        const idle = yield* host("idle.ts", [how])
+        const idle = yield* host<string>(idleHost, [how])
         assert.strictEqual(yield* idle.line, "done")
         const began = performance.now()
         assert.deepStrictEqual(yield* idle.end, { code: 0, stderr: "" })

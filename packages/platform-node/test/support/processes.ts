@@ -12,6 +12,7 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
+import { fileURLToPath } from "node:url"
 
 /** A line of the process table. `startedAt`: clock ticks since boot. */
 export interface Seen {
@@ -149,7 +150,7 @@ const held = (): { readonly descriptors: number; readonly listeners: number } =>
 export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service
 
 /** Settings that make an end that needs force a matter of some hundred milliseconds. */
-export const short: Partial<Settings.Settings> = { graceMillis: 300, forceWindowMillis: 500 }
+const short: Partial<Settings.Settings> = { graceMillis: 300, forceWindowMillis: 500 }
 
 /** A runtime of its own on real processes, its rows in sight. */
 export const runtime = (
@@ -245,7 +246,7 @@ export const compiled = (
     return program
   })
 
-/** Another Node process that runs a file of `hosts/`, and what it says, a line of JSON at a time. */
+/** Another Node process that runs one of `hosts/`, and what it says, a line of JSON at a time. */
 export interface Host<A> {
   /** The next line that has not been taken. */
   readonly line: Effect.Effect<A>
@@ -254,7 +255,7 @@ export interface Host<A> {
 }
 
 export const host = <A>(
-  file: string,
+  file: URL,
   args: ReadonlyArray<string>
 ): Effect.Effect<Host<A>, never, Scope.Scope> =>
   Effect.gen(function*() {
@@ -262,7 +263,7 @@ export const host = <A>(
       Effect.sync(() =>
         spawn(process.execPath, [
           "--disable-warning=ExperimentalWarning",
-          path.join(import.meta.dirname, "hosts", file),
+          fileURLToPath(file),
           ...args
         ], { stdio: ["ignore", "pipe", "pipe"] })
       ),
