@@ -105,16 +105,12 @@ const make = Effect.gen(function*() {
     process.state = to
     if (from._tag === "Running" && to._tag !== "Running") watchdog.stopDeadlines(process)
     if (from._tag !== "Draining" && to._tag === "Draining") process.endingMono ??= timers.now()
-    if (event._tag === "Exited") {
-      Deferred.doneUnsafe(process.exited, Effect.succeed(event.exit))
-      process.nudge.notify()
-    }
     observed(core, () => process.hooks.onTransition?.(from, event))
-    for (const action of actions) {
-      if (action === "Hurry") process.nudge.notify()
-      else process.todo.push(action)
-    }
+    for (const action of actions) if (action !== "Hurry") process.todo.push(action)
     work(process)
+    // Last: whoever waits goes on within these calls, perhaps as far as the end, and everybody has been told by then.
+    if (event._tag === "Exited") Deferred.doneUnsafe(process.exited, Effect.succeed(event.exit))
+    if (event._tag === "Exited" || actions.includes("Hurry")) process.nudge.notify()
   }
 
   const work = (process: OwnedProcess): void => {

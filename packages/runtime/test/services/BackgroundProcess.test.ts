@@ -111,6 +111,21 @@ law(
 )
 
 law(
+  "an exit that is told late is an event before the end, and nothing comes after that",
+  { server: child.exitSeenAfter("100 millis") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const seen = yield* collect(jobs)
+    const { id } = yield* jobs.start(run("server"))
+    const stop = yield* Effect.forkChild(jobs.stop(id))
+    yield* world.advance("1 second")
+    assert.strictEqual((yield* Fiber.join(stop)).status, "cancelled")
+    assert.deepStrictEqual(seen.map((event) => event._tag), ["Started", "Draining", "Terminating", "Exited", "Ended"])
+  }).pipe(Effect.scoped)
+)
+
+law(
   "an idle deadline counts from the last output",
   { server: child.prints("a", { after: "3 seconds" }).prints("b", { after: "3 seconds" }) },
   Effect.gen(function*() {
