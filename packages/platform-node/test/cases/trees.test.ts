@@ -688,6 +688,18 @@ describe("a pid that somebody else has now", () => {
         assert.isBelow(performance.now() - began, 5_000)
       }))
   }
+
+  it.live("K10 is no reason to end too early: a host waits for the force that it has asked for", () =>
+    Effect.gen(function*() {
+      const tag = yield* newTag
+      const script =
+        `setsid sh -c 'trap "" TERM; echo ready; exec sleep 300.${tag} >/dev/null 2>&1' & exec sleep 301.${tag}`
+      const idle = yield* host<string>(idleHost, ["pending", script])
+      assert.strictEqual(yield* idle.line, "done")
+      assert.isNotEmpty(living(tag))
+      assert.deepStrictEqual(yield* idle.end, { code: 0, stderr: "" })
+      assert.deepStrictEqual(living(tag), [])
+    }))
 })
 
 /** The tags of all events from here on but heartbeats, as they come. */

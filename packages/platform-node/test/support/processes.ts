@@ -59,11 +59,14 @@ const commandLineOf = (pid: number): string => {
   }
 }
 
-/** The living processes with this in their command line, oldest number first. */
+/**
+ * The living processes with this in their command line, oldest number first. One in the middle of an `exec` has its new
+ * name and no command line yet, so the name is read first: who is told has finished with it.
+ */
 export const living = (tag: string): ReadonlyArray<Seen> =>
-  fs.readdirSync("/proc").map(Number).filter((pid) => pid > 0 && commandLineOf(pid).includes(tag)).flatMap((pid) => {
+  fs.readdirSync("/proc").map(Number).filter((pid) => pid > 0).flatMap((pid) => {
     const seen = seenAt(pid)
-    return seen === null || isDead(seen.state) ? [] : [seen]
+    return seen === null || isDead(seen.state) || !commandLineOf(pid).includes(tag) ? [] : [seen]
   })
 
 const patienceMillis = 15_000
