@@ -40,7 +40,7 @@ let runs = 0
 const start = (...args: ReadonlyArray<string>): Run => {
   const mark = `TEST_RUN=${process.pid}-${runs++};`
   const child = spawn(process.execPath, [program, ...args], {
-    env: { ...process.env, TEST_RUN: `${mark.slice("TEST_RUN=".length)}` },
+    env: { ...process.env, TEST_RUN: mark.slice("TEST_RUN=".length) },
     stdio: ["ignore", "pipe", "inherit"]
   })
   let printed = ""

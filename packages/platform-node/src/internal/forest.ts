@@ -35,7 +35,7 @@ export interface Tree {
 }
 
 /** Asks the system whether a group has any process, zombies included. Not allowed to signal it means that it has. */
-export const probeGroup = (group: number): boolean => {
+const probeGroup = (group: number): boolean => {
   try {
     process.kill(-group, 0)
     return true

@@ -59,7 +59,7 @@ const parse = (pid: number, line: string): ProcessStat | null => {
 }
 
 /** The process with this pid, `null` when there is none. Throws when it could not be told, such as `EMFILE`. */
-export const readStat = (pid: number): ProcessStat | null => {
+const readStat = (pid: number): ProcessStat | null => {
   try {
     const fd = fs.openSync(`/proc/${pid}/stat`, "r")
     try {
