@@ -536,7 +536,7 @@ describe("a process that takes SIGKILL and stays", () => {
             const { id } = yield* jobs.start(CommandSpec.make("sleep", [`30.${tag}`]))
             const [child = assert.fail("no child")] = yield* untilLiving(tag, "sleep")
             yield* jobs.start(CommandSpec.make("sleep", [`31.${tag}`]))
-            yield* Scope.provide(holdByTracer(child.pid), scope)
+            yield* Effect.asVoid(Scope.provide(holdByTracer(child.pid), scope))
             return { at: performance.now(), child, id }
           }).pipe(Effect.provide(runtime({}, (report) => reports.push(report))))
         })

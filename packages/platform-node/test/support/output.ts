@@ -122,7 +122,7 @@ setFlagsFromString("--expose-gc")
 const gc: () => void = runInNewContext("gc")
 
 /** Twice: what a finalizer lets go of is found by the second. */
-export const collectGarbage = (): void => {
+const collectGarbage = (): void => {
   gc()
   gc()
 }
