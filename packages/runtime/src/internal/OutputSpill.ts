@@ -10,13 +10,13 @@
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import type { Gap, OutputWindow } from "../domain/OutputWindow.ts"
 import type { BlobError, BlobStore, BlobWriter } from "../ports/BlobStore.ts"
+import { within } from "./Within.ts"
 
 /** How output that memory loses goes into a blob store. */
 export interface Options {
@@ -308,20 +308,7 @@ class Spill implements OutputSpill {
 
   /** `None` when it took too long: it is told to stop, and not waited for. */
   #bounded<A, E>(call: Effect.Effect<A, E>): Effect.Effect<Option.Option<A>, E> {
-    return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(Effect.forkDetach(Effect.interruptible(call), { startImmediately: true }), (fiber) => {
-        const done = fiber.pollUnsafe()
-        if (done !== undefined) return Effect.map(done, Option.some)
-        return restore(Effect.timeoutOption(Fiber.await(fiber), this.#stallMillis)).pipe(
-          Effect.onInterrupt(() => Effect.sync(() => fiber.interruptUnsafe())),
-          Effect.flatMap((exit) => {
-            if (Option.isSome(exit)) return Effect.map(exit.value, Option.some)
-            fiber.interruptUnsafe()
-            return Effect.succeed(Option.none<A>())
-          })
-        )
-      })
-    )
+    return within(() => call, this.#stallMillis)
   }
 
   /** The stream flows on. The writer is kept: what it has is part of what a retry goes on with. */

@@ -97,9 +97,11 @@ const make = Effect.gen(function*() {
   const live = new Set<OwnedProcess>()
   let ids = ProcessId.initial
   let draining = false
+  let closed = false
 
   /** The only place that writes `process.state`. */
   const dispatch = (process: OwnedProcess, event: Lifecycle.Event): void => {
+    if (closed) return
     const from = process.state
     const [to, actions] = Lifecycle.step(from, event)
     process.state = to
@@ -111,6 +113,7 @@ const make = Effect.gen(function*() {
     // Last: whoever waits goes on within these calls, perhaps as far as the end, and everybody has been told by then.
     if (event._tag === "Exited") Deferred.doneUnsafe(process.exited, Effect.succeed(event.exit))
     if (event._tag === "Exited" || actions.includes("Hurry")) process.nudge.notify()
+    if (from._tag === "Unresolved" && event._tag === "ForceElapsed") ending.finishRetry(process)
   }
 
   const work = (process: OwnedProcess): void => {
@@ -151,7 +154,7 @@ const make = Effect.gen(function*() {
     }
   }
 
-  const core: Core = { settings, driver, clock, timers, fork, dispatch, draining: () => draining }
+  const core: Core = { settings, driver, clock, timers, fork, dispatch, closed: () => closed, draining: () => draining }
   const stdin = Stdin.make(core)
   const ending = Ending.make(core, Termination.make({ driver, look, clock, timers, settings }))
   const settling = Settling.make(core)
@@ -210,7 +213,17 @@ const make = Effect.gen(function*() {
     return process
   }
 
-  yield* Effect.addFinalizer(() => settling.releaseKept)
+  yield* Effect.addFinalizer(() =>
+    Effect.suspend(() => {
+      draining = true
+      closed = true
+      for (const process of live) {
+        settling.abandon(process)
+        ending.finishRetry(process)
+      }
+      return settling.releaseKept
+    })
+  )
 
   return ProcessHostService.of({
     settings,
@@ -238,7 +251,10 @@ const make = Effect.gen(function*() {
   })
 })
 
-/** Ends nothing by itself when it is closed: `ShutdownBarrier` does, and stands above it. */
+/**
+ * Ends nothing by itself when it is closed: `ShutdownBarrier` does, and stands above it. What the barrier's budget did not
+ * suffice for stays as it is, and everybody who waits for it is answered with that.
+ */
 export const layer: Layer.Layer<ProcessHostService, never, ProcessDriver.Service> = Layer.effect(
   ProcessHostService,
   make

@@ -15,6 +15,7 @@ import { maxListed } from "../domain/Status.ts"
 import type { Nudge } from "../internal/Nudge.ts"
 import type { SharedLook } from "../internal/SharedLook.ts"
 import type { TimerHeap } from "../internal/TimerHeap.ts"
+import { within } from "../internal/Within.ts"
 import type { Member, ProcessDriver, SignalOutcome, TreeLook } from "../ports/ProcessDriver.ts"
 import type { Settings } from "./Settings.ts"
 
@@ -100,8 +101,7 @@ export const make = (options: {
     targets: { readonly members: ReadonlyArray<Member>; readonly groups?: ReadonlyArray<number> },
     signal: string
   ): Effect.Effect<ReadonlyArray<SignalOutcome>> =>
-    Effect.suspend(() => driver.signal(subject.root, targets, signal)).pipe(
-      Effect.timeoutOption(settings.portWindowMillis),
+    within(() => driver.signal(subject.root, targets, signal), settings.portWindowMillis).pipe(
       Effect.exit,
       Effect.map((exit) => {
         if (exit._tag === "Failure" || exit.value._tag === "None") {

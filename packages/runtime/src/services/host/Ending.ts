@@ -110,6 +110,9 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
       (seen) => Termination.isGone(seen) ? proven(process, subject) : null
     )
 
+  /** Whether there is still something to find out about a process that could not be ended. */
+  const isOpen = ({ state }: OwnedProcess): boolean => state._tag === "Unresolved" && !state.proven
+
   const runAgain = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
     Effect.gen(function*() {
       subject.note("tried again")
@@ -126,18 +129,12 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
     if (retry !== null) Deferred.doneUnsafe(retry, Effect.void)
   }
 
-  /** Proof is told once the process is settled; a retry that failed is over here. */
+  /** Proof is told once the process is settled; of a retry that failed, the receipt tells at once. */
   const retryTree = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
-    runAgain(process, subject).pipe(
-      Effect.tap((event) =>
-        Effect.sync(() => {
-          if (event._tag === "TreeGone") return
-          process.receipt = receiptOf(process, core.timers.now())
-          finishRetry(process)
-        })
-      ),
-      Effect.tapCause(() => Effect.sync(() => finishRetry(process)))
-    )
+    Effect.map(runAgain(process, subject), (event) => {
+      if (event._tag !== "TreeGone") process.receipt = receiptOf(process, core.timers.now())
+      return event
+    })
 
   const performers: {
     readonly [A in Action]: (process: OwnedProcess, subject: Termination.Subject) => Effect.Effect<Event | null>
@@ -155,17 +152,16 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
   return {
     perform: (process, action) =>
       Effect.suspend(() => {
+        const again = action === "Recheck" || action === "RetryTree"
+        // What was proven while this waited needs no second look: its child may be let go of already.
+        if (again && !isOpen(process)) return Effect.succeed(null)
         // Only a start that was lost has no child: there is nobody to look at, and nothing to claim.
-        if (process.child !== null) {
-          return performers[action](process, subjectOf(process, process.child, core.timers.now))
-        }
-        if (action !== "RetryTree") return Effect.succeed(null)
-        finishRetry(process)
-        return Effect.succeed({ _tag: "ForceElapsed" })
+        if (process.child === null) return Effect.succeed(action === "RetryTree" ? { _tag: "ForceElapsed" } : null)
+        return performers[action](process, subjectOf(process, process.child, core.timers.now))
       }),
     retry: (process) =>
       Effect.suspend(() => {
-        if (process.state._tag !== "Unresolved") return Effect.void
+        if (core.closed() || process.state._tag !== "Unresolved") return Effect.void
         const waiting = process.retry ??= Deferred.makeUnsafe<void>()
         core.dispatch(process, { _tag: "RetryRequested" })
         return Deferred.await(waiting)

@@ -10,7 +10,7 @@ import type * as Semaphore from "effect/Semaphore"
 import type { CommandSpec } from "../../domain/CommandSpec.ts"
 import * as CommandSpecs from "../../domain/CommandSpec.ts"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
-import type { Exit, Survivor, TerminationResult, TimelineEntry, WholeTree } from "../../domain/Status.ts"
+import type { Cause, Exit, Survivor, TerminationResult, TimelineEntry, WholeTree } from "../../domain/Status.ts"
 import { Nudge } from "../../internal/Nudge.ts"
 import type { Timer } from "../../internal/TimerHeap.ts"
 import type { Child, SpawnFailed, TreeLook } from "../../ports/ProcessDriver.ts"
@@ -58,11 +58,14 @@ export class OwnedProcess {
   child: Child | null = null
   spawnFailed: SpawnFailed | null = null
   startFiber: Fiber.Fiber<void> | null = null
+  /** The row is written, and the driver has the request. */
+  handedOver = false
 
   /** Wall clock, epoch milliseconds: for people and records only. */
   startedAt: number
   endedAt: number | null = null
   deadlineAt: number | null = null
+  deadlineAskedMillis: number | null
   deadlineMillis: number | null
   /** Monotonic milliseconds. */
   startedMono: number
@@ -94,7 +97,6 @@ export class OwnedProcess {
   readonly exited: Deferred.Deferred<Exit | null> = Deferred.makeUnsafe()
   /** It is settled, or reported as `kill_failed`, and everybody who had to be told has been. */
   readonly ended: Deferred.Deferred<void> = Deferred.makeUnsafe()
-  readonly settled: Deferred.Deferred<void> = Deferred.makeUnsafe()
   retry: Deferred.Deferred<void> | null = null
 
   constructor(options: {
@@ -119,6 +121,7 @@ export class OwnedProcess {
     this.stderr = options.stderr
     this.startedAt = options.startedAt
     this.startedMono = options.startedMono
+    this.deadlineAskedMillis = options.policy.deadlineAskedMillis
     this.deadlineMillis = options.policy.deadlineMillis
     this.stdinClosed = (options.command.options.stdin ?? "none") === "none"
   }
@@ -151,6 +154,7 @@ export const subjectOf = (process: OwnedProcess, child: Child, now: () => number
 const errorOf = (process: OwnedProcess): string | null => {
   if (process.spawnFailed !== null) return process.spawnFailed.message
   const { state } = process
+  if (state._tag === "Settled" && state.cause._tag === "StartFailed") return "it could not be recorded"
   if (state._tag === "Unresolved") {
     if (process.child === null) return "the driver did not answer the start, nor its withdrawal"
     return process.survivorCount === 0
@@ -166,15 +170,17 @@ const errorOf = (process: OwnedProcess): string | null => {
   return null
 }
 
+const causeOf = (state: Lifecycle.State): Cause => {
+  if ("cause" in state) return state.cause
+  return "request" in state && state.request !== null ? state.request.cause : { _tag: "SelfExit" }
+}
+
 /** The receipt as of now. */
 export const receiptOf = (process: OwnedProcess, now: number): TerminationResult => {
   const { state } = process
-  const cause = state._tag === "Settled" || state._tag === "Unresolved" || state._tag === "Terminating"
-    ? state.cause
-    : { _tag: "SelfExit" as const }
   return {
     status: Lifecycle.statusOf(state),
-    cause,
+    cause: causeOf(state),
     exit: Lifecycle.exitOf(state),
     forced: process.forced,
     durationMillis: Math.max(0, Math.round(now - (process.endingMono ?? now))),

@@ -6,13 +6,14 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
+import { within } from "../../internal/Within.ts"
 import type { Core } from "./Core.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
 
 export interface Stdin {
   /** How many of the bytes its stdin took. Waits for a start in progress, and for the pipe. */
   readonly write: (process: OwnedProcess, bytes: Uint8Array) => Effect.Effect<number>
-  /** Ends the input after what was written; what a full pipe does not take within the port window is dropped. */
+  /** Waits for a start in progress, and ends the input after what was written; what a full pipe does not take within the port window is dropped. */
   readonly close: (process: OwnedProcess) => Effect.Effect<void>
   /** Feeds the input that the command itself came with, from a fiber of the runtime, and then closes it. */
   readonly feed: (process: OwnedProcess) => void
@@ -33,16 +34,22 @@ export const make = (core: Core): Stdin => {
       }))
     })
 
-  const close: Stdin["close"] = (process) =>
+  const closeNow = (process: OwnedProcess): Effect.Effect<void> =>
     Effect.suspend(() => {
-      if (process.stdinClosed) return Effect.void
-      process.stdinClosed = true
       const { child } = process
-      if (child === null) return Effect.void
-      return child.closeStdin().pipe(
-        Effect.timeoutOption(core.settings.portWindowMillis),
+      if (process.stdinClosed || child === null) return Effect.void
+      process.stdinClosed = true
+      return within(() => child.closeStdin(), core.settings.portWindowMillis).pipe(
         Effect.flatMap((done) => Option.isNone(done) ? child.closeStdin({ now: true }) : Effect.void)
       )
+    })
+
+  const close: Stdin["close"] = (process) =>
+    Effect.suspend(() => {
+      if (process.state._tag === "Starting") {
+        return Effect.flatMap(Effect.exit(Deferred.await(process.started)), () => closeNow(process))
+      }
+      return closeNow(process)
     })
 
   return {
@@ -55,7 +62,8 @@ export const make = (core: Core): Stdin => {
         ? write(process, stdin)
         : Stream.runForEachWhile(stdin, (bytes) => Effect.map(write(process, bytes), (taken) => taken === bytes.length))
       // A source that fails ends the input as one that is over does: the count tells how much the child got.
-      core.fork(fed.pipe(Effect.ignoreCause, Effect.andThen(close(process))))
+      const fedWhileItRuns = Effect.raceFirst(Effect.ignoreCause(fed), Deferred.await(process.exited))
+      core.fork(Effect.andThen(fedWhileItRuns, closeNow(process)))
     }
   }
 }
