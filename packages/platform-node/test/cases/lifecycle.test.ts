@@ -212,7 +212,7 @@ describe("K31: what jobs leave behind in this process", () => {
       assert.deepStrictEqual(after.listeners, before.listeners)
       assert.strictEqual(getEventListeners(controller.signal, "abort").length, 0)
       assert.isAtMost(after.fds, before.fds)
-      assert.isBelow(after.heap - before.heap, 2.5 * MiB)
+      assert.isBelow(after.heap - before.heap, 3.5 * MiB)
       assert.deepStrictEqual(seen, [])
       const app = Context.get(context, AppProcess.Service)
       assert.deepStrictEqual([yield* app.list, (yield* jobs.list).every((job) => job.status === "completed")], [
