@@ -262,13 +262,16 @@ export const host = <A>(
   args: ReadonlyArray<string>
 ): Effect.Effect<Host<A>, never, Scope.Scope> =>
   Effect.gen(function*() {
+    // A host that is killed, or never closes its runtime, leaves its files there; it may be any user.
+    const temporary = yield* directory
+    fs.chmodSync(temporary, 0o777)
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
         spawn(process.execPath, [
           "--disable-warning=ExperimentalWarning",
           fileURLToPath(file),
           ...args
-        ], { stdio: ["ignore", "pipe", "pipe"] })
+        ], { env: { ...process.env, TMPDIR: temporary }, stdio: ["ignore", "pipe", "pipe"] })
       ),
       (child) =>
         Effect.gen(function*() {
