@@ -62,10 +62,10 @@ const eventsOf = Effect.fnUntraced(function*(jobs: BackgroundProcess.Jobs) {
 
 const tagsOf = (events: ReadonlyArray<BackgroundProcess.Event>) => events.map((event) => event._tag)
 
-describe("K29: an end by a signal", () => {
+describe("an end by a signal", () => {
   const ends = (script: string) => AppProcess.run(CommandSpec.shell(`ulimit -c 0; ${script}`))
 
-  it.live("is an error with the signal and no code, and differs from a shell's 128 + n", () =>
+  it.live("K29 is an error with the signal and no code, and differs from a shell's 128 + n", () =>
     Effect.gen(function*() {
       const results = yield* Effect.forEach(
         ["kill -9 $$", "kill -SEGV $$", `sh -c 'kill -9 $$'; exit $?`],
@@ -93,7 +93,7 @@ describe("K29: an end by a signal", () => {
       }
     }).pipe(Effect.provide(runtime())))
 
-  it.live("from outside is an error of a job too, and says so in its notice", () =>
+  it.live("K29 from outside is an error of a job too, and says so in its notice", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("outside")
       const { id } = yield* jobs.start(sleeper)
@@ -107,8 +107,8 @@ describe("K29: an end by a signal", () => {
     }).pipe(Effect.provide(runtime())))
 })
 
-describe("K30: stops", () => {
-  it.live("of a finished job change nothing and tell nobody", () =>
+describe("stops", () => {
+  it.live("K30 of a finished job change nothing and tell nobody", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("finished")
       const events = yield* eventsOf(jobs)
@@ -128,7 +128,7 @@ describe("K30: stops", () => {
       assert.deepStrictEqual(tagsOf(events), ["Started", "Exited", "Draining", "Ended"])
     }).pipe(Effect.scoped, Effect.provide(runtime())))
 
-  it.live("from five fibers are one termination, one event, one notice and the same answer", () =>
+  it.live("K30 from five fibers are one termination, one event, one notice and the same answer", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("five")
       const events = yield* eventsOf(jobs)
@@ -153,7 +153,7 @@ describe("K30: stops", () => {
       assert.strictEqual(signals?.length, 1)
     }).pipe(Effect.scoped, Effect.provide(runtime())))
 
-  it.live("of a handle are one termination with the same answer, also once more when it is over", () =>
+  it.live("K30 of a handle are one termination with the same answer, also once more when it is over", () =>
     Effect.gen(function*() {
       const handle = yield* AppProcess.spawn(sleeper)
       yield* untilSeen(handle.output, 2)
@@ -167,12 +167,12 @@ describe("K30: stops", () => {
     }).pipe(Effect.scoped, Effect.provide(runtime())))
 })
 
-describe("K31: what jobs leave behind in this process", () => {
+describe("what jobs leave behind in this process", () => {
   // Fewer runs than the 2,000 of the case, for the suite's sake: 10 KB a run or a failure, which was seen, is 4 MB here.
   const runs = 300
   const failures = 200
 
-  it.live("is nothing: no listener, no descriptor, no warning, no memory", () =>
+  it.live("K31 is nothing: no listener, no descriptor, no warning, no memory", () =>
     Effect.gen(function*() {
       const seen = yield* warnings
       const context = yield* Effect.context<AppProcess.Service | BackgroundProcess.Service>()
@@ -221,7 +221,7 @@ describe("K31: what jobs leave behind in this process", () => {
       ])
     }).pipe(Effect.scoped, Effect.provide(runtime({ maxRunningPerOwner: 0 }))))
 
-  it.live("is nothing once the runtime is closed", () =>
+  it.live("K31 is nothing once the runtime is closed", () =>
     Effect.gen(function*() {
       const one = Effect.gen(function*() {
         const jobs = yield* jobsOf("closed")
@@ -236,7 +236,7 @@ describe("K31: what jobs leave behind in this process", () => {
     }))
 })
 
-describe("K32: secrets", () => {
+describe("secrets", () => {
   const canary = "CANARY"
   const secret = `tok-${canary}`
 
@@ -279,7 +279,7 @@ describe("K32: secrets", () => {
     sleeping
   ]
 
-  it.live("of arguments, scripts, environment and output are in no error, row, event, span or log line", () =>
+  it.live("K32 of arguments, scripts, environment and output are in no error, row, event, span or log line", () =>
     Effect.gen(function*() {
       const lines: Array<unknown> = []
       const spans: Array<Tracer.NativeSpan> = []
@@ -374,8 +374,8 @@ describe("K32: secrets", () => {
     }))
 })
 
-describe("K33: owners", () => {
-  it.live("end their own jobs only, and ask for a foreign id as for one of nobody", () =>
+describe("owners", () => {
+  it.live("K33 end their own jobs only, and ask for a foreign id as for one of nobody", () =>
     Effect.gen(function*() {
       const a = yield* jobsOf("A")
       const b = yield* jobsOf("B")
@@ -418,8 +418,8 @@ describe("K33: owners", () => {
     }).pipe(Effect.provide(runtime())))
 })
 
-describe("K34: notices", () => {
-  it.live("tell of each end once, also when a job ends while it is stopped and notices are drained", () =>
+describe("notices", () => {
+  it.live("K34 tell of each end once, also when a job ends while it is stopped and notices are drained", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("once")
       const told: Array<BackgroundProcess.Notice> = []
@@ -453,8 +453,8 @@ describe("K34: notices", () => {
     }).pipe(Effect.provide(runtime())))
 })
 
-describe("K40: interrupting who waits", () => {
-  it.live("ends the tree of a foreground command before the interruption is complete", () =>
+describe("interrupting who waits", () => {
+  it.live("K40 ends the tree of a foreground command before the interruption is complete", () =>
     Effect.gen(function*() {
       const path = yield* directory
       const command = CommandSpec.shell(`sleep 601 & echo $! > "$F.child"; echo $$ > "$F"; exec sleep 600`, {
@@ -471,7 +471,7 @@ describe("K40: interrupting who waits", () => {
       }).pipe(Effect.provide(runtime()))
     }))
 
-  it.live("of a job changes nothing for the job, nor for who else waits, and leaves nothing behind", () =>
+  it.live("K40 of a job changes nothing for the job, nor for who else waits, and leaves nothing behind", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("waited for")
       const { id } = yield* jobs.start(sleeper)
@@ -499,7 +499,7 @@ describe("K40: interrupting who waits", () => {
       assert.strictEqual((yield* Fiber.join(other)).status, "cancelled")
     }).pipe(Effect.provide(runtime())))
 
-  it.live("and forgetting the id leaves the job listed, to be stopped, and to end with its session", () =>
+  it.live("K40 and forgetting the id leaves the job listed, to be stopped, and to end with its session", () =>
     Effect.gen(function*() {
       const service = yield* BackgroundProcess.Service
       const session = yield* Scope.make()

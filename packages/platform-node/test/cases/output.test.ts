@@ -37,10 +37,10 @@ const readAll = (view: OutputRetention.View, limit: number) =>
     }
   })
 
-describe("K19: the last output of a fast exit", () => {
+describe("the last output of a fast exit", () => {
   const rounds = Array.from({ length: 50 }, (_, round) => round)
 
-  it.live("is counted, kept and hashed before the end is told, in 50 of 50 runs", () =>
+  it.live("K19 is counted, kept and hashed before the end is told, in 50 of 50 runs", () =>
     Effect.gen(function*() {
       const lines = Array.from({ length: 100_000 }, (_, index) => `${index + 1}\n`).join("")
       const expected = createHash("sha256").update(lines).digest("hex")
@@ -59,7 +59,7 @@ describe("K19: the last output of a fast exit", () => {
       }
     }).pipe(Effect.provide(runtime())))
 
-  it.live("reaches a slow reader whole, and does not wait for it", () =>
+  it.live("K19 reaches a slow reader whole, and does not wait for it", () =>
     Effect.gen(function*() {
       const expected = sha256Of(zeros, 200_000)
       const jobs = yield* jobsOf("slow reader")
@@ -82,7 +82,7 @@ describe("K19: the last output of a fast exit", () => {
         }), { concurrency: 5 })
     }).pipe(Effect.provide(runtime())))
 
-  it.live("is in the spill before the end is told", () =>
+  it.live("K19 is in the spill before the end is told", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("spill")
       const lines = Array.from({ length: 100_000 }, (_, index) => `${index + 1}\n`).join("")
@@ -100,10 +100,10 @@ describe("K19: the last output of a fast exit", () => {
     }).pipe(Effect.provide(runtimeWith(BlobStoreMemory.layer))))
 })
 
-describe("K20: huge output", () => {
+describe("huge output", () => {
   const chatter = CommandSpec.shell("head -c 300000000 /dev/zero; echo end")
 
-  it.live("costs a bound of memory, and neither ends nor blocks the command", () =>
+  it.live("K20 costs a bound of memory, and neither ends nor blocks the command", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("huge")
       const warm = yield* jobs.start(CommandSpec.shell("head -c 30000000 /dev/zero"))
@@ -123,7 +123,7 @@ describe("K20: huge output", () => {
       assert.include(yield* view.preview, "end\n")
     }).pipe(Effect.provide(runtime())))
 
-  it.live("past the cap of a spill goes on, and the cap is recorded", () =>
+  it.live("K20 past the cap of a spill goes on, and the cap is recorded", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("capped spill")
       const { bytes, value } = yield* growthDuring(
@@ -144,7 +144,7 @@ describe("K20: huge output", () => {
       assert.deepStrictEqual([spilled.gap, spilled.data.length], [null, 1000])
     }).pipe(Effect.provide(runtimeWith(BlobStoreMemory.layer, { spillBytes: 4 * MiB }))))
 
-  it.live("goes whole into files where it may, with memory bounded", () =>
+  it.live("K20 goes whole into files where it may, with memory bounded", () =>
     Effect.gen(function*() {
       const path = yield* directory
       yield* Effect.gen(function*() {
@@ -166,7 +166,7 @@ describe("K20: huge output", () => {
       }).pipe(Effect.provide(runtimeWith(NodeProcessRuntime.layerBlobs({ directory: path }))))
     }))
 
-  it.live("without an end is ended by a stop, and every byte until then is counted and hashed", () =>
+  it.live("K20 without an end is ended by a stop, and every byte until then is counted and hashed", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("endless")
       const job = yield* jobs.start(CommandSpec.make("yes"))
@@ -185,7 +185,7 @@ describe("K20: huge output", () => {
       assert.isBelow(bytes, 32 * MiB)
     }).pipe(Effect.provide(runtime())))
 
-  it.live("of 1 GiB leaves memory flat, with the exact count and hash", () =>
+  it.live("K20 of 1 GiB leaves memory flat, with the exact count and hash", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("gibibyte")
       const warm = yield* jobs.start(CommandSpec.shell("head -c 30000000 /dev/zero"))
@@ -202,7 +202,7 @@ describe("K20: huge output", () => {
       assert.isBelow(bytes, 32 * MiB)
     }).pipe(Effect.provide(runtime())))
 
-  it.live("ends a command only past a cap that its caller has set", () =>
+  it.live("K20 ends a command only past a cap that its caller has set", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("cap")
       const job = yield* jobs.start(CommandSpec.make("yes"), { output: { cap: 100_000 } })
@@ -213,12 +213,12 @@ describe("K20: huge output", () => {
     }).pipe(Effect.provide(runtime())))
 })
 
-describe("K21: a character that comes in two pieces", () => {
+describe("a character that comes in two pieces", () => {
   const halves = (redirect: string) =>
     CommandSpec.shell(`printf '\\342' ${redirect}; read _; printf '\\202\\254' ${redirect}`, { stdin: "open" })
 
   for (const stream of ["stdout", "stderr"] as const) {
-    it.live(`is one character in previews, reads and followers of ${stream}`, () =>
+    it.live(`K21 is one character in previews, reads and followers of ${stream}`, () =>
       Effect.gen(function*() {
         const handle = yield* AppProcess.spawn(halves(stream === "stdout" ? "" : ">&2"))
         const view = stream === "stdout" ? handle.output : handle.stderr
@@ -236,7 +236,7 @@ describe("K21: a character that comes in two pieces", () => {
       }).pipe(Effect.scoped, Effect.provide(runtime())))
   }
 
-  it.live("is one character in merged output and in the notice", () =>
+  it.live("K21 is one character in merged output and in the notice", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("halves")
       const job = yield* jobs.start(halves(">&2"))
@@ -252,7 +252,7 @@ describe("K21: a character that comes in two pieces", () => {
     }).pipe(Effect.provide(runtime())))
 })
 
-describe("K22: a cut inside a character", () => {
+describe("a cut inside a character", () => {
   const count = 1000
   const text = "😀".repeat(count)
   const marker = /\.\.\. \[(\d+) earlier output bytes truncated\]\n/
@@ -272,7 +272,7 @@ describe("K22: a cut inside a character", () => {
 
   const offsets = [0, 1, 2, 3].flatMap((head) => [0, 1, 2, 3].map((tail) => [head, tail] as const))
 
-  it.live("falls on its border wherever the limits are, and the count of what was dropped is exact", () =>
+  it.live("K22 falls on its border wherever the limits are, and the count of what was dropped is exact", () =>
     Effect.forEach(offsets, ([head, tail]) =>
       Effect.gen(function*() {
         const jobs = yield* jobsOf(`cut ${head} ${tail}`)
@@ -302,7 +302,7 @@ describe("K22: a cut inside a character", () => {
         }
       }), { concurrency: 4, discard: true }).pipe(Effect.provide(runtime({ noticeTailBytes: 50 }))))
 
-  it.live("falls on its border in previews of every size", () =>
+  it.live("K22 falls on its border in previews of every size", () =>
     Effect.forEach([50, 51, 52, 53], (previewBytes) =>
       Effect.gen(function*() {
         const command = CommandSpec.make("cat", [], { stdin: new TextEncoder().encode(text) })
@@ -310,10 +310,10 @@ describe("K22: a cut inside a character", () => {
       }).pipe(Effect.provide(runtime({ previewBytes }))), { discard: true }))
 })
 
-describe("K23: stdin of a child that has gone", () => {
+describe("stdin of a child that has gone", () => {
   const given = MiB
 
-  it.live("takes less than it was given, which is a count and no failure", () =>
+  it.live("K23 takes less than it was given, which is a count and no failure", () =>
     Effect.gen(function*() {
       const seen = yield* warnings
       const results = yield* Effect.forEach(
@@ -328,7 +328,7 @@ describe("K23: stdin of a child that has gone", () => {
       assert.deepStrictEqual(seen, [])
     }).pipe(Effect.scoped, Effect.provide(runtime())))
 
-  it.live("refuses a write by type, telling how much it took", () =>
+  it.live("K23 refuses a write by type, telling how much it took", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("gone")
       const job = yield* jobs.start(CommandSpec.make("true", [], { stdin: "open" }))
@@ -341,7 +341,7 @@ describe("K23: stdin of a child that has gone", () => {
       assert.deepStrictEqual(later._tag === "StdinClosed" ? later.accepted : later, 0)
     }).pipe(Effect.provide(runtime())))
 
-  it.live("counts all of it when all of it was taken", () =>
+  it.live("K23 counts all of it when all of it was taken", () =>
     Effect.gen(function*() {
       const { info } = yield* AppProcess.run(CommandSpec.make("cat", [], { stdin: new Uint8Array(given) }))
       assert.deepStrictEqual(
@@ -351,8 +351,8 @@ describe("K23: stdin of a child that has gone", () => {
     }).pipe(Effect.provide(runtime())))
 })
 
-describe("K24: output that nobody reads", () => {
-  it.live("is read all the same, on both streams, so the command ends", () =>
+describe("output that nobody reads", () => {
+  it.live("K24 is read all the same, on both streams, so the command ends", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("unread")
       const command = CommandSpec.shell("head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2")
@@ -367,8 +367,8 @@ describe("K24: output that nobody reads", () => {
     }).pipe(Effect.scoped, Effect.provide(runtime())))
 })
 
-describe("K25: cursors over a window that has lost bytes", () => {
-  it.live("never go back, tell what is lost, and account for every byte", () =>
+describe("cursors over a window that has lost bytes", () => {
+  it.live("K25 never go back, tell what is lost, and account for every byte", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("cursors")
       const job = yield* jobs.start(CommandSpec.make("cat", [], { stdin: "open" }), { output: { limit: 1000 } })
@@ -420,7 +420,7 @@ describe("K25: cursors over a window that has lost bytes", () => {
       assert.strictEqual((yield* view.read({ since: 5400 })).sealed, true)
     }).pipe(Effect.provide(runtime())))
 
-  it.live("of a follower that comes late begin at the beginning that is kept, and end at the seal", () =>
+  it.live("K25 of a follower that comes late begin at the beginning that is kept, and end at the seal", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("late follower")
       const job = yield* jobs.start(CommandSpec.make("seq", ["1", "10000"]), { output: { limit: 1000 } })

@@ -9,8 +9,8 @@ type Attempt = Effect.Effect<unknown, AppProcess.SpawnError | BackgroundProcess.
 
 const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
 
-describe("K26: a deadline that passes after the leader has ended", () => {
-  it.live("changes nothing of a command that had finished", () =>
+describe("a deadline that passes after the leader has ended", () => {
+  it.live("K26 changes nothing of a command that had finished", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("finished")
       const began = performance.now()
@@ -25,7 +25,7 @@ describe("K26: a deadline that passes after the leader has ended", () => {
       assert.isBelow(performance.now() - began, 2_900)
     }).pipe(Effect.provide(runtime())))
 
-  it.live("changes nothing while what the leader left behind is still being ended", () =>
+  it.live("K26 changes nothing while what the leader left behind is still being ended", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("leftover")
       const command = CommandSpec.shell("(trap '' TERM; exec sleep 30) & echo $!; exit 0")
@@ -44,13 +44,13 @@ describe("K26: a deadline that passes after the leader has ended", () => {
     }).pipe(Effect.provide(runtime())))
 })
 
-describe("K27: a child that answers TERM with exit 0", () => {
+describe("a child that answers TERM with exit 0", () => {
   // A shell tells of a `sleep` that the same signal ended, which is no part of this.
   const polite = CommandSpec.shell(
     "exec 2>/dev/null; trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
   )
 
-  it.live("has timed out when a deadline sent it, and its exit is kept as a fact", () =>
+  it.live("K27 has timed out when a deadline sent it, and its exit is kept as a fact", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("polite")
       const started = yield* jobs.start(polite, { deadline: "1 hour", grace: "10 seconds" })
@@ -68,7 +68,7 @@ describe("K27: a child that answers TERM with exit 0", () => {
       assert.strictEqual((yield* view.read()).data, "ready\nbye\n")
     }).pipe(Effect.provide(runtime())))
 
-  it.live("has timed out when an idle deadline sent it", () =>
+  it.live("K27 has timed out when an idle deadline sent it", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("idle")
       const job = yield* jobs.start(polite, { idleDeadline: "1 second", grace: "10 seconds" })
@@ -80,7 +80,7 @@ describe("K27: a child that answers TERM with exit 0", () => {
       ])
     }).pipe(Effect.provide(runtime())))
 
-  it.live("was cancelled when its owner stopped it", () =>
+  it.live("K27 was cancelled when its owner stopped it", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("stopped")
       const started = yield* jobs.start(polite, { grace: "10 seconds" })
@@ -96,7 +96,7 @@ describe("K27: a child that answers TERM with exit 0", () => {
     }).pipe(Effect.provide(runtime())))
 })
 
-describe("K28: deadlines of every size", () => {
+describe("deadlines of every size", () => {
   const day = 86_400_000
   const long: ReadonlyArray<readonly [Duration.Input, number]> = [
     [2 ** 31, 2 ** 31],
@@ -107,7 +107,7 @@ describe("K28: deadlines of every size", () => {
   const refused: ReadonlyArray<Duration.Input> = [NaN, -1, "-1 seconds", -Infinity]
   const briefly = CommandSpec.make("sleep", ["0.5"])
 
-  it.live("that are long do not fire, are told as asked, and raise no warning", () =>
+  it.live("K28 that are long do not fire, are told as asked, and raise no warning", () =>
     Effect.gen(function*() {
       const seen = yield* warnings
       const jobs = yield* jobsOf("long")
@@ -125,7 +125,7 @@ describe("K28: deadlines of every size", () => {
       assert.deepStrictEqual(seen, [])
     }).pipe(Effect.scoped, Effect.provide(runtime())))
 
-  it.live("of zero and infinity are none, at every entry point", () =>
+  it.live("K28 of zero and infinity are none, at every entry point", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("never")
       yield* Effect.forEach(never, (deadline) =>
@@ -143,7 +143,7 @@ describe("K28: deadlines of every size", () => {
       for (const deadline of never) assert.isNull((yield* jobs.extend(id, deadline)).deadlineAt)
     }).pipe(Effect.provide(runtime({ maxRunningPerOwner: 0 }))))
 
-  it.live("that make no sense are refused before anything is started, at every entry point", () =>
+  it.live("K28 that make no sense are refused before anything is started, at every entry point", () =>
     Effect.gen(function*() {
       const path = yield* directory
       const trace = CommandSpec.shell(`echo started >> "$TRACE"`, { env: { TRACE: `${path}/trace` } })
@@ -175,7 +175,7 @@ describe("K28: deadlines of every size", () => {
       assert.isFalse(fs.existsSync(`${path}/trace`))
     }))
 
-  it.live("of half a millisecond fire at once", () =>
+  it.live("K28 of half a millisecond fire at once", () =>
     Effect.gen(function*() {
       const jobs = yield* jobsOf("short")
       const { id } = yield* jobs.start(CommandSpec.make("sleep", ["60"]), { deadline: 0.5 })

@@ -29,8 +29,8 @@ const tagsOf = (events: ReadonlyArray<BackgroundProcess.Event>) =>
 const statusesOf = (notices: ReadonlyArray<BackgroundProcess.Notice>) =>
   notices.map((notice) => notice._tag === "Job" ? notice.status : notice)
 
-describe("K30: stops", () => {
-  it.effect("of a finished job signal nobody, also when its pid is a stranger's by now", () =>
+describe("stops", () => {
+  it.effect("K30 of a finished job signal nobody, also when its pid is a stranger's by now", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -51,7 +51,7 @@ describe("K30: stops", () => {
       assert.deepStrictEqual(statusesOf(yield* jobs.notices), ["completed"])
     }).pipe(Effect.scoped, Effect.provide(RuntimeTest.layer({ children: { server: child.exits(0, { after: 5 }) } }))))
 
-  it.effect("from five fibers at five times are one termination, one event, one notice and the same answer", () =>
+  it.effect("K30 from five fibers at five times are one termination, one event, one notice and the same answer", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -75,8 +75,8 @@ describe("K30: stops", () => {
     }).pipe(Effect.scoped, Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM") } }))))
 })
 
-describe("K33: owners", () => {
-  it.effect("end their own jobs only, and a foreign id is answered like one of nobody, in no time", () =>
+describe("owners", () => {
+  it.effect("K33 end their own jobs only, and a foreign id is answered like one of nobody, in no time", () =>
     Effect.gen(function*() {
       const world = yield* World
       const [a, b] = [yield* jobsOf("A"), yield* jobsOf("B")]
@@ -111,8 +111,8 @@ describe("K33: owners", () => {
     }).pipe(Effect.provide(RuntimeTest.layer({ children: { a: child, b: child } }))))
 })
 
-describe("K34: notices", () => {
-  it.effect("tell once of a job that ends in the millisecond of its stop, whichever is seen first", () =>
+describe("notices", () => {
+  it.effect("K34 tell once of a job that ends in the millisecond of its stop, whichever is seen first", () =>
     Effect.forEach([99, 100, 101], (at) =>
       Effect.gen(function*() {
         const world = yield* World
@@ -134,7 +134,7 @@ describe("K34: notices", () => {
         }))
       ), { discard: true }))
 
-  it.effect("tell of a job that could not be ended, and once more when it is shown to be gone", () =>
+  it.effect("K34 tell of a job that could not be ended, and once more when it is shown to be gone", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -158,7 +158,7 @@ describe("K34: notices", () => {
       Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM").refuses("SIGKILL", 1) } }))
     ))
 
-  it.effect("are taken by one of two who wait for them", () =>
+  it.effect("K34 are taken by one of two who wait for them", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -175,8 +175,8 @@ describe("K34: notices", () => {
     }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child.exits(0) } }))))
 })
 
-describe("K40: interrupting who waits", () => {
-  it.effect("for a foreground command is complete only once its tree is gone", () =>
+describe("interrupting who waits", () => {
+  it.effect("K40 for a foreground command is complete only once its tree is gone", () =>
     Effect.gen(function*() {
       const world = yield* World
       const running = yield* Effect.forkChild(AppProcess.run(server))
@@ -192,7 +192,7 @@ describe("K40: interrupting who waits", () => {
       children: { server: child.ignores("SIGTERM").forks("worker", child.ignores("SIGTERM")) }
     }))))
 
-  it.effect("for a job changes nothing for the job, nor for who else waits", () =>
+  it.effect("K40 for a job changes nothing for the job, nor for who else waits", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -214,7 +214,7 @@ describe("K40: interrupting who waits", () => {
       assert.strictEqual((yield* Fiber.join(other)).status, "completed")
     }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child }, settings: { heartbeatMillis: 60_000 } }))))
 
-  it.effect("for a stop ends only the wait: the termination goes on", () =>
+  it.effect("K40 for a stop ends only the wait: the termination goes on", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -227,7 +227,7 @@ describe("K40: interrupting who waits", () => {
       assert.deepStrictEqual([(yield* jobs.get(id)).status, yield* world.alive], ["cancelled", []])
     }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM") } }))))
 
-  it.effect("and forgetting the id leaves the job listed, and it ends with its session", () =>
+  it.effect("K40 and forgetting the id leaves the job listed, and it ends with its session", () =>
     Effect.gen(function*() {
       const world = yield* World
       const service = yield* BackgroundProcess.Service

@@ -14,8 +14,8 @@ const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service
 const year = 365 * 86_400_000
 const settings = { heartbeatMillis: 1_000 * year, leaseMillis: 3_000 * year }
 
-describe("K26: a deadline that passes after the leader has ended", () => {
-  it.effect("changes nothing while the leftovers are given their linger and their grace", () =>
+describe("a deadline that passes after the leader has ended", () => {
+  it.effect("K26 changes nothing while the leftovers are given their linger and their grace", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -42,7 +42,7 @@ describe("K26: a deadline that passes after the leader has ended", () => {
       settings
     }))))
 
-  it.effect("does not win in the millisecond of an exit that was seen first", () =>
+  it.effect("K26 does not win in the millisecond of an exit that was seen first", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -55,7 +55,7 @@ describe("K26: a deadline that passes after the leader has ended", () => {
       settings
     }))))
 
-  it.effect("does not win over an exit that had happened and was told late", () =>
+  it.effect("K26 does not win over an exit that had happened and was told late", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -70,10 +70,10 @@ describe("K26: a deadline that passes after the leader has ended", () => {
     }))))
 })
 
-describe("K27: a child that answers TERM with exit 0", () => {
+describe("a child that answers TERM with exit 0", () => {
   const polite = child.onSignal("SIGTERM", child.prints("bye\n").exits(0))
 
-  it.effect("has timed out when the deadline sent it", () =>
+  it.effect("K27 has timed out when the deadline sent it", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -90,7 +90,7 @@ describe("K27: a child that answers TERM with exit 0", () => {
       assert.strictEqual((yield* (yield* jobs.output(id)).read()).data, "bye\n")
     }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: polite }, settings }))))
 
-  it.effect("was cancelled when its owner stopped it, also when the deadline passes meanwhile", () =>
+  it.effect("K27 was cancelled when its owner stopped it, also when the deadline passes meanwhile", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
@@ -111,7 +111,7 @@ describe("K27: a child that answers TERM with exit 0", () => {
     }))))
 })
 
-describe("K28: deadlines of every size", () => {
+describe("deadlines of every size", () => {
   const longs = [
     ["2^31 ms", 2 ** 31],
     ["30 days", 30 * 86_400_000],
@@ -119,7 +119,7 @@ describe("K28: deadlines of every size", () => {
   ] as const
 
   for (const [name, millis] of longs) {
-    it.effect(`of ${name} fire at that time and not before`, () =>
+    it.effect(`K28 of ${name} fire at that time and not before`, () =>
       Effect.gen(function*() {
         const world = yield* World
         const jobs = yield* jobsOf("s1")
@@ -135,7 +135,7 @@ describe("K28: deadlines of every size", () => {
   }
 
   for (const [name, deadline] of [["2^53 ms", 2 ** 53], ["infinity", Infinity], ["zero", 0]] as const) {
-    it.effect(`of ${name} do not fire within a year`, () =>
+    it.effect(`K28 of ${name} do not fire within a year`, () =>
       Effect.gen(function*() {
         const world = yield* World
         const jobs = yield* jobsOf("s1")
@@ -147,7 +147,7 @@ describe("K28: deadlines of every size", () => {
       }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child }, settings }))))
   }
 
-  it.effect("that make no sense are refused, and the driver is not asked", () =>
+  it.effect("K28 that make no sense are refused, and the driver is not asked", () =>
     Effect.gen(function*() {
       const world = yield* World
       const jobs = yield* jobsOf("s1")
