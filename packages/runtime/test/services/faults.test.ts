@@ -1,0 +1,289 @@
+/** What a ledger, an observer, a driver or a caller does badly costs itself, and no job its end or its notice. */
+import { assert, it } from "@effect/vitest"
+import {
+  AppProcess,
+  BackgroundProcess,
+  CommandSpec,
+  ProcessLedger,
+  type Settings,
+  ShutdownBarrier
+} from "@procyon/runtime"
+import { child, RuntimeTest, type Script, ScriptedDriver, World } from "@procyon/testing"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
+import { TestClock } from "effect/testing"
+import * as ProcessDriver from "../../src/ports/ProcessDriver.ts"
+import * as ProcessRuntime from "../../src/ProcessRuntime.ts"
+import * as SettingsModule from "../../src/services/Settings.ts"
+import * as ProcessLedgerMemory from "../../src/stores/ProcessLedgerMemory.ts"
+
+const run = CommandSpec.make
+
+type Ledger = ProcessLedger.ProcessLedger
+
+/** The ledger in memory, changed by `change`. */
+const ledger = (change: (ledger: Ledger) => Partial<Ledger>) =>
+  Layer.effect(
+    ProcessLedger.Service,
+    ProcessLedger.Service.use((memory) => Effect.succeed({ ...memory, ...change(memory) }))
+  )
+
+const onLedger = (
+  children: Record<string, Script>,
+  change: (ledger: Ledger) => Partial<Ledger>,
+  settings?: Partial<Settings.Settings>
+) => RuntimeTest.layer({ children, settings, ledger: ledger(change) })
+
+type Driver = ProcessDriver.ProcessDriver
+
+const onDriver = (
+  children: Record<string, Script>,
+  change: (driver: Driver) => Partial<Driver>,
+  settings: Partial<Settings.Settings> = {}
+) => {
+  const changed = Layer.effect(
+    ProcessDriver.Service,
+    ProcessDriver.Service.use((driver) => Effect.succeed({ ...driver, ...change(driver) }))
+  )
+  return Layer.fresh(
+    ProcessRuntime.layer.pipe(
+      Layer.provide(SettingsModule.layer(settings)),
+      Layer.provide(ProcessLedgerMemory.layer),
+      Layer.provide(changed),
+      Layer.provideMerge(ScriptedDriver.layer({ children }))
+    )
+  )
+}
+
+const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
+
+const statuses = (notices: ReadonlyArray<BackgroundProcess.Notice>) =>
+  notices.map((notice) => notice._tag === "Job" ? notice.status : notice._tag)
+
+const never = { interruptible: Effect.never, uninterruptible: Effect.uninterruptible(Effect.never) }
+
+for (const kind of ["interruptible", "uninterruptible"] as const) {
+  it.effect(`a ledger whose transitions hang (${kind}) costs a job its row, and not its end nor its notice`, () =>
+    Effect.gen(function*() {
+      const world = yield* World
+      const jobs = yield* jobsOf("s1")
+      const started = yield* Effect.forkChild(jobs.start(run("server")))
+      yield* world.advance("1 second")
+      const job = yield* Fiber.join(started)
+      yield* world.kill("server", 0)
+      const waiting = yield* Effect.forkChild(jobs.wait(job.id))
+      yield* world.advance("30 seconds")
+      assert.isDefined(waiting.pollUnsafe())
+      const info = yield* Fiber.join(waiting)
+      assert.deepStrictEqual([info.status, info.recorded], ["completed", false])
+      assert.deepStrictEqual(statuses(yield* jobs.notices), ["completed"])
+    }).pipe(Effect.provide(onLedger({ server: child }, () => ({ transition: () => never[kind] })))))
+}
+
+it.effect("a ledger that throws costs a job its row, and not its end nor its notice", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("server"))
+    yield* world.kill("server", 0)
+    yield* world.advance("1 second")
+    assert.strictEqual((yield* jobs.wait(job.id)).recorded, false)
+    assert.deepStrictEqual(statuses(yield* jobs.notices), ["completed"])
+  }).pipe(Effect.provide(onLedger({ server: child }, () => ({
+    transition: () => {
+      throw new Error("a secret")
+    },
+    renew: () => {
+      throw new Error("a secret")
+    }
+  })))))
+
+it.effect("a ledger that throws at the first row refuses the start, and leaves nothing", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const error = yield* Effect.flip(jobs.start(run("server")))
+    assert.strictEqual(error.reason._tag, "NotRecorded")
+    assert.deepStrictEqual([yield* jobs.list, yield* world.spawned], [[], 0])
+    assert.strictEqual(
+      (yield* Effect.andThen(ShutdownBarrier.Service.use((barrier) => barrier.shutdown()), (r) => Effect.succeed(r)))
+        .rows.length,
+      0
+    )
+  }).pipe(Effect.provide(onLedger({ server: child }, () => ({
+    insert: () => {
+      throw new Error("a secret")
+    }
+  })))))
+
+it.effect("a start is told as one although the job ends before its row could say so", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(jobs.start(run("quick")))
+    yield* world.advance("2 seconds")
+    assert.strictEqual((yield* Fiber.join(starting)).command, "quick")
+    yield* world.advance("1 minute")
+    assert.deepStrictEqual((yield* jobs.list).map((job) => [job.status, job.recorded]), [["completed", true]])
+    const rows = yield* ProcessLedger.Service.use((rows) => rows.rows())
+    assert.deepStrictEqual(rows.map((row) => [row.status, row.identity === null]), [["completed", false]])
+  }).pipe(Effect.provide(onLedger({ quick: child.exits(0) }, (memory) => {
+    let calls = 0
+    return {
+      transition: (id, expected, changes) => calls++ === 0 ? Effect.never : memory.transition(id, expected, changes)
+    }
+  }))))
+
+it.effect("a row is moved in the order of the job's life, however slow the ledger is", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(jobs.start(run("server")))
+    yield* world.advance("2 seconds")
+    const job = yield* Fiber.join(starting)
+    yield* Effect.forkChild(jobs.extend(job.id, "1 hour"))
+    yield* world.advance("100 millis")
+    yield* world.kill("server", 0)
+    yield* world.advance("1 minute")
+    assert.deepStrictEqual((yield* jobs.list).map((job) => [job.status, job.recorded]), [["completed", true]])
+    const rows = yield* ProcessLedger.Service.use((rows) => rows.rows())
+    assert.deepStrictEqual(rows.map((row) => [row.status, row.endedAt !== null]), [["completed", true]])
+  }).pipe(Effect.provide(onLedger({ server: child }, (memory) => {
+    // Each call is slower than the one after it, and applied when it answers.
+    const delays = [1500, 1000, 10]
+    return {
+      transition: (id, expected, changes) => Effect.delay(memory.transition(id, expected, changes), delays.shift() ?? 0)
+    }
+  }))))
+
+it.effect("a start that waits for its row is withdrawn as one that never was, and not as a kill that failed", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(Effect.flip(jobs.start(run("server"))))
+    yield* world.advance("500 millis")
+    yield* Effect.forkChild(jobs.stopAll)
+    yield* world.advance("20 seconds")
+    assert.strictEqual((yield* Fiber.join(starting)).reason._tag, "StartWithdrawn")
+    assert.deepStrictEqual(yield* jobs.notices, [])
+    assert.deepStrictEqual(yield* jobs.list, [])
+  }).pipe(Effect.provide(onLedger(
+    { server: child },
+    (memory) => ({ insert: (row) => Effect.delay(memory.insert(row), 4500) }),
+    { startAnswerMillis: 60_000 }
+  ))))
+
+it.effect("every retry of a process that stays is answered", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("stuck"))
+    const stop = yield* Effect.forkChild(jobs.stop(job.id))
+    yield* world.advance("10 seconds")
+    assert.strictEqual((yield* Fiber.join(stop)).status, "kill_failed")
+    const retries = yield* Effect.forkChild(
+      Effect.andThen(jobs.retryTermination(job.id), jobs.retryTermination(job.id))
+    )
+    yield* world.advance("30 seconds")
+    assert.isDefined(retries.pollUnsafe())
+    yield* world.kill("stuck")
+  }).pipe(Effect.provide(RuntimeTest.layer({ children: { stuck: child.ignores("SIGTERM").refuses("SIGKILL") } }))))
+
+it.effect("a report's receiver that throws keeps nobody waiting", () =>
+  Effect.gen(function*() {
+    const barrier = yield* ShutdownBarrier.Service
+    const closing = yield* Effect.forkChild(barrier.shutdown())
+    yield* TestClock.adjust("1 minute")
+    assert.isDefined(closing.pollUnsafe())
+  }).pipe(Effect.provide(
+    onDriver({}, () => ({})).pipe(Layer.provide(ShutdownBarrier.onReport(() => {
+      throw new Error("a secret")
+    })))
+  )), { timeout: 5000 })
+
+for (const kind of ["interruptible", "uninterruptible"] as const) {
+  it.effect(`work of a phase that hangs (${kind}) does not keep the children alive`, () =>
+    Effect.gen(function*() {
+      const world = yield* World
+      const jobs = yield* jobsOf("s1")
+      const barrier = yield* ShutdownBarrier.Service
+      yield* jobs.start(run("server"))
+      barrier.on("draining", never[kind])
+      const closing = yield* Effect.forkChild(barrier.shutdown())
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual(yield* world.alive, [])
+      assert.isDefined(closing.pollUnsafe())
+    }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM") } }))))
+}
+
+it.effect("a driver that throws at a start is a failed start", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(Effect.flip(jobs.start(run("server"))))
+    yield* world.advance("1 minute")
+    assert.strictEqual((yield* Fiber.join(starting)).reason._tag, "SpawnFailed")
+  }).pipe(Effect.provide(onDriver({ server: child }, () => ({
+    spawn: () => {
+      throw new Error("a secret")
+    }
+  })))))
+
+it.effect(
+  "a driver whose looks hang, and cannot be interrupted, holds up no end past its bounds",
+  () =>
+    Effect.gen(function*() {
+      const world = yield* World
+      const jobs = yield* jobsOf("s1")
+      const job = yield* jobs.start(run("server"))
+      const stopping = yield* Effect.forkChild(jobs.stop(job.id))
+      yield* world.advance("2 minutes")
+      assert.isDefined(stopping.pollUnsafe())
+      assert.strictEqual((yield* jobs.get(job.id)).status, "kill_failed")
+      const closing = yield* Effect.forkChild(ShutdownBarrier.Service.use((barrier) => barrier.shutdown()))
+      yield* world.advance("2 minutes")
+      assert.isDefined(closing.pollUnsafe())
+    }).pipe(Effect.provide(onDriver({ server: child }, () => ({
+      look: () => never.uninterruptible,
+      signal: () => never.uninterruptible
+    })))),
+  { timeout: 5000 }
+)
+
+it.effect("closing the stdin of a process that still starts is remembered", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(jobs.start(run("cat", [], { stdin: "open" })))
+    yield* world.advance("1 second")
+    const job = yield* Fiber.join(starting)
+    assert.strictEqual(job.phase, "starting")
+    yield* Effect.forkChild(jobs.closeStdin(job.id))
+    yield* world.advance("10 seconds")
+    assert.strictEqual((yield* jobs.get(job.id)).status, "completed")
+  }).pipe(
+    Effect.provide(RuntimeTest.layer({ children: { cat: child.startsAfter("2 seconds").readsStdin().exits(0) } }))
+  ))
+
+it.effect("a source of stdin that never ends is let go of with its process", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    let open = false
+    const source = Stream.never.pipe(
+      Stream.onStart(Effect.sync(() => {
+        open = true
+      })),
+      Stream.ensuring(Effect.sync(() => {
+        open = false
+      }))
+    )
+    const running = yield* Effect.forkChild(AppProcess.run(run("server", [], { stdin: source })))
+    yield* world.drain
+    assert.isTrue(open)
+    yield* world.kill("server", 0)
+    yield* world.advance("1 second")
+    yield* Fiber.join(running)
+    assert.isFalse(open)
+  }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child } }))))
