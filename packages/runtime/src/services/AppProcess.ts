@@ -15,6 +15,7 @@ import * as CommandSpec from "../domain/CommandSpec.ts"
 import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Status from "../domain/Status.ts"
 import { SpawnFailed } from "../ports/ProcessDriver.ts"
+import { retentionsOf } from "./host/Core.ts"
 import { type OwnedProcess, receiptOf as currentReceipt } from "./host/OwnedProcess.ts"
 import type { View } from "./OutputRetention.ts"
 import * as ProcessHost from "./ProcessHost.ts"
@@ -92,7 +93,10 @@ export class KillFailed extends Schema.TaggedError<KillFailed>()("KillFailed", {
 export interface Handle {
   readonly id: string
   readonly info: Effect.Effect<Info>
-  /** Stdout, or both streams where they are merged. */
+  /**
+   * Stdout, or both streams where they are merged. What memory holds of it outlives scope and runtime; a blob is removed
+   * when the runtime closes, since nothing would tell of it any more.
+   */
   readonly output: View
   /** Stderr; empty and sealed where the streams are merged. */
   readonly stderr: View
@@ -228,6 +232,16 @@ const make = Effect.gen(function*() {
   const barrier = yield* ShutdownBarrier.Service
   /** Those started here, so that `list` shows no jobs of owners. */
   const own = new WeakSet<OwnedProcess>()
+  /** Of settled processes: no row tells of them, so nobody could find them once the runtime is gone. */
+  const blobs: Array<string> = []
+
+  const keepBlobs = (process: OwnedProcess): Effect.Effect<void> =>
+    Effect.sync(() => {
+      for (const retention of retentionsOf(process)) {
+        const { blob } = retention.metadata()
+        if (blob !== null) blobs.push(blob)
+      }
+    })
 
   const admit = (
     input: CommandSpec.Input,
@@ -246,6 +260,7 @@ const make = Effect.gen(function*() {
       const process = host.admit(command, policy)
       if (process === null) return yield* Result.fail(new SpawnError({ command: name, reason: new RuntimeClosed() }))
       own.add(process)
+      process.hooks = { onSettled: keepBlobs(process) }
       return process
     })
 
@@ -295,6 +310,7 @@ const make = Effect.gen(function*() {
       }
     }))
 
+  yield* Effect.addFinalizer(() => Effect.forEach(blobs, host.removeBlob, { concurrency: 16, discard: true }))
   // Whoever closes this layer alone, closes the runtime: both run the one barrier.
   yield* Effect.addFinalizer(() => barrier.shutdown())
 

@@ -24,7 +24,7 @@ import * as SharedLook from "../internal/SharedLook.ts"
 import * as TimerHeap from "../internal/TimerHeap.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 import * as ProcessDriver from "../ports/ProcessDriver.ts"
-import { type Core, observed, retentionsOf } from "./host/Core.ts"
+import { type Core, isolated, observed, retentionsOf } from "./host/Core.ts"
 import * as Ending from "./host/Ending.ts"
 import { type Hooks, OwnedProcess } from "./host/OwnedProcess.ts"
 import * as Settling from "./host/Settling.ts"
@@ -57,6 +57,8 @@ export interface ProcessHost {
   readonly closeStdin: Stdin.Stdin["close"]
   readonly extend: Watchdog.Watchdog["extend"]
   readonly forget: Settling.Settling["forget"]
+  /** Gives a blob's reference back, where there is a store. Bounded; never fails. */
+  readonly removeBlob: (ref: string) => Effect.Effect<void>
   /** Goes on with spills that failed. `false`: none had, or one failed again. */
   readonly retrySpill: (process: OwnedProcess) => Effect.Effect<boolean>
   /** From here on nothing is admitted. */
@@ -239,6 +241,10 @@ const make = Effect.gen(function*() {
     closeStdin: stdin.close,
     extend: watchdog.extend,
     forget: settling.forget,
+    removeBlob: (ref) =>
+      Option.isNone(store)
+        ? Effect.void
+        : isolated(Effect.asVoid(Effect.orDie(store.value.remove(ref))), settings.portWindowMillis, "removing a blob"),
     retrySpill: (process) =>
       Effect.map(
         Effect.forEach(retentionsOf(process), (retention) => retention.retrySpill),

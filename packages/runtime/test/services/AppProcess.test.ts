@@ -1,11 +1,21 @@
 import { assert, it } from "@effect/vitest"
-import { AppProcess, CommandSpec, type Settings, ShutdownBarrier } from "@procyon/runtime"
-import { child, RuntimeTest, type Script, World } from "@procyon/testing"
+import {
+  AppProcess,
+  BlobStore,
+  BlobStoreMemory,
+  CommandSpec,
+  ProcessLedgerMemory,
+  ProcessRuntime,
+  type Settings,
+  ShutdownBarrier
+} from "@procyon/runtime"
+import { child, RuntimeTest, type Script, ScriptedDriver, World } from "@procyon/testing"
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import { ChildProcess } from "effect/process"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
@@ -315,3 +325,27 @@ law(
     yield* TestClock.adjust("1 second")
   })
 )
+
+it.effect("the blobs of its processes go when the runtime closes, and what memory holds stays readable", () =>
+  Effect.gen(function*() {
+    const store = yield* BlobStoreMemory.make
+    const noisy = child.prints("x".repeat(5000)).exits(0)
+    const result = yield* AppProcess.run(run("noisy"), { output: { limit: 1000, head: 100 } }).pipe(
+      Effect.tap(({ info }) => Effect.scoped(store.lease(info.output.blob ?? "none"))),
+      Effect.provide(
+        ProcessRuntime.layer.pipe(
+          Layer.provide([
+            ScriptedDriver.layer({ children: { noisy } }),
+            ProcessLedgerMemory.layer,
+            Layer.succeed(BlobStore.Service, store)
+          ])
+        )
+      )
+    )
+    const { blob } = result.info.output
+    assert.isNotNull(blob)
+    const gone = yield* Effect.flip(Effect.scoped(store.lease(blob ?? "none")))
+    assert.strictEqual(gone.problem, "NotFound")
+    const page = yield* result.output.read()
+    assert.deepStrictEqual([page.data.length, page.next], [100, 100])
+  }))
