@@ -80,7 +80,9 @@ export const make = (core: Core, onStarted: (process: OwnedProcess) => void): St
         const overdue = timers.after(settings.startWindowMillis, () =>
           dispatch(process, { _tag: "EndRequested", request: { cause: { _tag: "StartFailed" }, now: false } }))
         process.handedOver = true
-        const exit = yield* Effect.exit(restore(Effect.suspend(() => driver.spawn(requestOf(process)))))
+        const exit = yield* Effect.exit(restore(Effect.suspend(() =>
+          driver.spawn(requestOf(process))
+        )))
         overdue.cancel()
         if (exit._tag === "Success") {
           yield* answerStarted(process, exit.value)
