@@ -14,6 +14,7 @@ import type * as Scope from "effect/Scope"
 import * as CommandSpec from "../domain/CommandSpec.ts"
 import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Status from "../domain/Status.ts"
+import { spanned } from "../internal/Spanned.ts"
 import { SpawnFailed } from "../ports/ProcessDriver.ts"
 import { retentionsOf } from "./host/Core.ts"
 import { type OwnedProcess, receiptOf as currentReceipt } from "./host/OwnedProcess.ts"
@@ -315,8 +316,8 @@ const make = Effect.gen(function*() {
   yield* Effect.addFinalizer(() => barrier.shutdown())
 
   return AppProcessService.of({
-    spawn: Effect.fn("AppProcess.spawn")(spawn),
-    run: Effect.fn("AppProcess.run")(run),
+    spawn: (command, options) => spanned("AppProcess.spawn", spawn(command, options)),
+    run: (command, options) => spanned("AppProcess.run", run(command, options)),
     list: Effect.sync(() => [...host.live].filter((process) => own.has(process)).map((process) => infoOf(process)))
   })
 })
