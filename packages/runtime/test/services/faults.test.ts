@@ -9,9 +9,12 @@ import {
   ShutdownBarrier
 } from "@procyon/runtime"
 import { child, RuntimeTest, type Script, ScriptedDriver, World } from "@procyon/testing"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
 import * as ProcessDriver from "../../src/ports/ProcessDriver.ts"
@@ -58,6 +61,9 @@ const onDriver = (
 }
 
 const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
+
+const reasonOf = <A>(start: Effect.Effect<A, BackgroundProcess.StartError>) =>
+  Effect.map(Effect.flip(start), (error) => error.reason._tag)
 
 const statuses = (notices: ReadonlyArray<BackgroundProcess.Notice>) =>
   notices.map((notice) => notice._tag === "Job" ? notice.status : notice._tag)
@@ -214,7 +220,8 @@ for (const kind of ["interruptible", "uninterruptible"] as const) {
       const closing = yield* Effect.forkChild(barrier.shutdown())
       yield* world.advance("1 minute")
       assert.deepStrictEqual(yield* world.alive, [])
-      assert.isDefined(closing.pollUnsafe())
+      const report = yield* Fiber.join(closing)
+      assert.deepStrictEqual([report.clean, report.rows.map((row) => row.status)], [true, ["cancelled"]])
     }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM") } }))))
 }
 
@@ -287,3 +294,105 @@ it.effect("a source of stdin that never ends is let go of with its process", () 
     yield* Fiber.join(running)
     assert.isFalse(open)
   }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child } }))))
+
+it.effect("whoever waits for a process that the shutdown had no time for is answered when the runtime closes", () =>
+  Effect.gen(function*() {
+    const outer = yield* Scope.make()
+    const inner = yield* Scope.make()
+    const context = yield* Layer.buildWithScope(
+      onDriver({ stuck: child.ignores("SIGTERM").refuses("SIGKILL") }, () => ({}), { shutdownBudgetMillis: 1000 }),
+      inner
+    )
+    const jobs = Context.get(context, BackgroundProcess.Service).of("s1")
+    const handle = yield* Scope.provide(Context.get(context, AppProcess.Service).spawn(run("stuck")), outer)
+    const job = yield* jobs.start(run("stuck"))
+    const events = yield* Effect.forkChild(Stream.runDrain(jobs.events))
+    const waiters = [
+      yield* Effect.forkChild(handle.termination),
+      yield* Effect.forkChild(jobs.wait(job.id)),
+      yield* Effect.forkChild(Effect.andThen(jobs.awaitNotices, jobs.awaitNotices)),
+      events
+    ]
+    const closing = yield* Effect.forkChild(Scope.close(inner, Exit.void))
+    yield* TestClock.adjust("1 minute")
+    yield* Fiber.join(closing)
+    assert.deepStrictEqual(waiters.filter((fiber) => fiber.pollUnsafe() === undefined), [])
+    const late = yield* Effect.forkChild(
+      Effect.all([
+        Scope.close(outer, Exit.void),
+        handle.terminate(),
+        jobs.stop(job.id),
+        jobs.retire,
+        jobs.closeStdin(job.id)
+      ])
+    )
+    yield* TestClock.adjust("1 minute")
+    assert.isDefined(late.pollUnsafe())
+    assert.deepStrictEqual((yield* handle.termination).cause, { _tag: "Shutdown" })
+    assert.strictEqual((yield* jobs.get(job.id)).status, "running")
+    const other = Context.get(context, BackgroundProcess.Service).of("s2")
+    assert.strictEqual(yield* reasonOf(other.start(run("stuck"))), "RuntimeClosed")
+  }))
+
+it.effect("a job that somebody joined stays when its starter is interrupted", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starter = yield* Effect.forkChild(jobs.start(run("late"), { name: "x" }), { startImmediately: true })
+    const joined = yield* jobs.start(run("late"), { name: "x", onExisting: "join" })
+    yield* Fiber.interrupt(starter)
+    yield* world.advance("1 second")
+    assert.strictEqual((yield* jobs.get(joined.id)).phase, "running")
+  }).pipe(Effect.provide(RuntimeTest.layer({ children: { late: child.startsAfter("500 millis") } }))))
+
+it.effect("a job is not forgotten between its end and the news of it", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("server"))
+    yield* world.kill("server", 0)
+    yield* world.advance("500 millis")
+    assert.deepStrictEqual(yield* jobs.get(job.id).pipe(Effect.map(({ recorded, status }) => [status, recorded])), [
+      "completed",
+      false
+    ])
+    assert.deepStrictEqual([yield* jobs.notices, yield* jobs.forget(job.id)], [[], false])
+    yield* world.advance("2 seconds")
+    assert.deepStrictEqual([statuses(yield* jobs.notices), yield* jobs.forget(job.id)], [["completed"], true])
+    assert.deepStrictEqual(yield* ProcessLedger.Service.use((rows) => rows.rows()), [])
+  }).pipe(Effect.provide(onLedger({ server: child }, (memory) => ({
+    transition: (id, expected, changes) =>
+      Effect.delay(memory.transition(id, expected, changes), changes.status === "running" ? 0 : 2000)
+  })))))
+
+it.effect("an exit that comes after the end is news to nobody", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const seen: Array<string> = []
+    yield* Effect.forkScoped(
+      Stream.runForEach(jobs.events, (event) => Effect.sync(() => seen.push(event._tag))),
+      { startImmediately: true }
+    )
+    const job = yield* jobs.start(run("server"))
+    yield* Effect.forkChild(jobs.stop(job.id))
+    yield* world.advance("1 minute")
+    assert.strictEqual(seen.at(-1), "Ended")
+    assert.strictEqual((yield* jobs.get(job.id)).status, "cancelled")
+  }).pipe(
+    Effect.scoped,
+    Effect.provide(onDriver({ server: child }, (driver) => ({
+      // Told a day later, also to a child that was let go of.
+      spawn: (request) => {
+        const { onExit } = request
+        return driver.spawn({ ...request, onExit: () => undefined }).pipe(
+          Effect.tap(() =>
+            Effect.forkDetach(Effect.delay(
+              Effect.sync(() => onExit({ code: 0, signal: null })),
+              "20 seconds"
+            ))
+          )
+        )
+      }
+    })))
+  ))
