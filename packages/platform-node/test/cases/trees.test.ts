@@ -257,7 +257,7 @@ describe("a member of the group that ignores the signal its leader obeys", () =>
           assert.deepStrictEqual([termination.exit, termination.forced], [killedBy("SIGTERM"), true])
           assert.match(whats(termination), /^SIGTERM -> group \d+ \(2 members\)$/m)
           const force = termination.timeline.find(({ what }) => what.startsWith("SIGKILL"))
-          assert.match(force?.what ?? "", /^SIGKILL -> 1 left: \d+ "sleep"$/)
+          assert.match(force?.what ?? "", /^SIGKILL -> 1 left: \d+ "sleep" \(ignored SIGTERM\)$/)
           assert.isAtLeast(force?.atMillis ?? 0, 300)
           assertProven(termination)
         })

@@ -657,3 +657,22 @@ law(
     assert.strictEqual((yield* (yield* jobs.output(id)).read()).data, "x")
   })
 )
+
+law(
+  "a receipt says of nobody that it ignored a signal it had no time to follow",
+  { stubborn: child.ignores("SIGTERM") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const lines = (options: { readonly now: boolean }) =>
+      Effect.gen(function*() {
+        const job = yield* jobs.start(run("stubborn"))
+        const stop = yield* Effect.forkChild(jobs.stop(job.id, options))
+        yield* world.advance("10 seconds")
+        return (yield* Fiber.join(stop)).receipt?.timeline.map(({ what }) => what.replace(/\d+ /, "")).join("; ")
+      })
+    assert.include(yield* lines({ now: true }), `SIGKILL -> left: `)
+    assert.notInclude(yield* lines({ now: true }), "ignored")
+    assert.include(yield* lines({ now: false }), `"stubborn" (ignored SIGTERM)`)
+  })
+)

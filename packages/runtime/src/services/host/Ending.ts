@@ -53,7 +53,7 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
     return Effect.map(termination.awaitGone(subject, millis, () => isHurried(process)), (seen) => {
       process.lastLook = seen
       if (Termination.isGone(seen)) return { _tag: "LingerEnded", end: false }
-      process.leftovers = Termination.listed(seen.members, process.refused)
+      process.leftovers = Termination.listed(seen.members, subject.refused)
       process.keptLeftovers = keep
       return { _tag: "LingerEnded", end: !keep }
     })
@@ -85,11 +85,16 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
         isHurried(process) ? 0 : process.policy.graceMillis,
         () => isHurried(process)
       ),
-      (seen) => Termination.isGone(seen) ? proven(process, subject) : { _tag: "GraceElapsed" }
+      (seen) => {
+        if (Termination.isGone(seen)) return proven(process, subject)
+        // Nobody has ignored what there was no time to follow.
+        if (isHurried(process) || process.policy.graceMillis === 0) subject.asked.clear()
+        return { _tag: "GraceElapsed" }
+      }
     )
 
   const survived = (process: OwnedProcess, subject: Termination.Subject, seen: TreeLook): Event => {
-    process.survivors = Termination.listed(seen.members, process.refused)
+    process.survivors = Termination.listed(seen.members, subject.refused)
     process.survivorCount = seen.members.length
     subject.note(seen.complete ? `${seen.members.length} still there` : "the process table could not be read")
     return { _tag: "ForceElapsed" }

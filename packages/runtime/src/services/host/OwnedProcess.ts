@@ -82,7 +82,8 @@ export class OwnedProcess {
   beat: Timer | null = null
 
   readonly timeline: Array<TimelineEntry> = []
-  readonly refused: Map<string, string> = new Map()
+  /** What became of signals, by member; made when the first goes out. */
+  signals: Pick<Subject, "asked" | "refused"> | null = null
   lastLook: TreeLook | null = null
   leftovers: ReadonlyArray<Survivor> = []
   keptLeftovers = false
@@ -140,15 +141,19 @@ export class OwnedProcess {
 const maxTimeline = 64
 
 /** The tree of a started process, for `Termination`. */
-export const subjectOf = (process: OwnedProcess, child: Child, now: () => number): Subject => ({
-  root: child.identity,
-  nudge: process.nudge,
-  refused: process.refused,
-  note: (what) => {
-    const since = process.endingMono ?? now()
-    if (process.timeline.length < maxTimeline) process.timeline.push({ atMillis: Math.round(now() - since), what })
+export const subjectOf = (process: OwnedProcess, child: Child, now: () => number): Subject => {
+  const { asked, refused } = process.signals ??= { asked: new Map(), refused: new Map() }
+  return {
+    root: child.identity,
+    nudge: process.nudge,
+    asked,
+    refused,
+    note: (what) => {
+      const since = process.endingMono ?? now()
+      if (process.timeline.length < maxTimeline) process.timeline.push({ atMillis: Math.round(now() - since), what })
+    }
   }
-})
+}
 
 /** A detail for people: bounded, with nothing of the command in it. */
 const errorOf = (process: OwnedProcess): string | null => {
