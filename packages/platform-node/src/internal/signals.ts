@@ -6,7 +6,7 @@
  */
 import type { Member, SignalOutcome } from "@procyon/runtime/ports/ProcessDriver"
 import { ownsGroup, type Tree } from "./forest.ts"
-import { errnoOf, isDead, type ProcessStat, tryReadStat } from "./processTable.ts"
+import { errnoOf, isDead, type ProcessStat, readStat, tryReadStat } from "./processTable.ts"
 
 type Outcome = Pick<SignalOutcome, "outcome" | "code">
 
@@ -62,8 +62,13 @@ const signalMember = (
 /** The member as it is now, or why it is not meant any more. */
 const prove = (tree: Tree, member: Member): Outcome | ProcessStat => {
   const isLeader = member.pid === tree.root.pid && member.startedAt === tree.root.startedAt
-  if (isLeader && tree.reaped) return gone
-  const stat = tryReadStat(member.pid)
+  if (isLeader && tree.reapedAt !== null) return gone
+  let stat: ProcessStat | null
+  try {
+    stat = readStat(member.pid)
+  } catch (error) {
+    return { outcome: "refused", code: errnoOf(error) }
+  }
   if (stat === null) return gone
   if (stat.startedAt !== member.startedAt) return notSame
   // An exit that was not collected yet keeps its number, and takes signals without an effect.
