@@ -424,6 +424,22 @@ describe("NodeProcessDriver", () => {
       30_000
     )
 
+    it.live("makes new FIFOs when the directory of the others was removed", () =>
+      Effect.scoped(Effect.gen(function*() {
+        const directory = yield* temporary
+        yield* withVariable("TMPDIR", directory)
+        yield* withDriver((driver) =>
+          Effect.gen(function*() {
+            for (let round = 0; round < 3; round++) {
+              const job = yield* start(driver, shell("echo one >/dev/stdout"))
+              assert.deepStrictEqual(yield* job.exit, { code: 0, signal: null })
+              assert.strictEqual(job.out.text, "one\n")
+              for (const name of fs.readdirSync(directory)) fs.rmSync(path.join(directory, name), { recursive: true })
+            }
+          })
+        )
+      })))
+
     it.live("fails a start whose secret was wiped, and goes on with the next", () =>
       withDriver((driver) =>
         Effect.gen(function*() {

@@ -78,6 +78,8 @@ export const make = (options?: { readonly program?: string | undefined }): FifoP
     } else waiting.push(done)
   }
   const take: FifoPool["take"] = (count, use) => {
+    // Cleaners of temporary directories remove what has not been touched for days.
+    if (waiting === null && directory !== null && !fs.existsSync(directory)) forget()
     if (names.length < count) return refill((made) => made ? take(count, use) : use(null))
     use(names.splice(names.length - count))
     if (waiting === null && names.length < lowShare * Math.min(made, batch)) refill(() => {})

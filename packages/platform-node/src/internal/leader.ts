@@ -63,9 +63,10 @@ export const start = (request: SpawnRequest, fifos: ReadonlyArray<string> | null
     const env = environmentOf(request.command, request.marker)
     attempt.file = file
     attempt.path = env["PATH"]
-    pipes = fifos === null ? nodePipes(request) : openFifos(request, fifos)
+    pipes = pipesOf(request, fifos)
     child = spawnWith(pipes, file, args, { cwd: request.command.options.cwd, env })
   } catch (error) {
+    // What fails before there are pipes is the environment: a secret that was wiped.
     if (pipes === null) { for (const name of fifos ?? []) fs.rmSync(name, { force: true }) }
     else pipes.abandon()
     return fail(error)
@@ -125,6 +126,17 @@ const outputsOf = (
 ): Leader["outputs"] => {
   const stdout = read("stdout", request.stdout)
   return { stdout, stderr: request.stderr === "merged" ? stdout : read("stderr", request.stderr) }
+}
+
+const pipesOf = (request: SpawnRequest, fifos: ReadonlyArray<string> | null): Pipes => {
+  if (fifos === null) return nodePipes(request)
+  try {
+    return openFifos(request, fifos)
+  } catch {
+    // They have gone, or there are no descriptors left: of the latter the start itself will tell.
+    for (const name of fifos) fs.rmSync(name, { force: true })
+    return nodePipes(request)
+  }
 }
 
 /** Opens FIFOs, reading end first, and unlinks their names: nobody else will ever open them. */
