@@ -57,6 +57,21 @@ describe("the runtime on scripted children", () => {
       assert.deepStrictEqual(reports.map((report) => report.rows.map((row) => row.status)), [["cancelled"]])
     }))
 
+  it.effect("a scope that ends its processes closes without anybody moving the clock", () =>
+    Effect.gen(function*() {
+      const world = yield* World
+      const service = yield* BackgroundProcess.Service
+      const [job, handle] = yield* RuntimeTest.scoped(Effect.gen(function*() {
+        const jobs = yield* service.scoped("s1")
+        yield* TestClock.adjust("1 second")
+        return [yield* jobs.start(server), yield* AppProcess.spawn(server)] as const
+      }))
+      assert.deepStrictEqual(yield* world.alive, [])
+      assert.deepStrictEqual((yield* handle.termination).cause, { _tag: "Scope" })
+      assert.strictEqual((yield* service.of("s1").get(job.id)).status, "cancelled")
+      assert.strictEqual((yield* world.signals)[0], "1000 SIGTERM server")
+    }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM") } }))))
+
   it.effect("settings given to it hold", () =>
     Effect.gen(function*() {
       const world = yield* World
