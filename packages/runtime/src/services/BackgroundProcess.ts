@@ -19,6 +19,7 @@ import type * as CommandSpec from "../domain/CommandSpec.ts"
 import type { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import type * as Status from "../domain/Status.ts"
+import { spanned } from "../internal/Spanned.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
 import { RuntimeClosed, StartWithdrawn, type StdinClosed, writeAll } from "./AppProcess.ts"
 import { receiptOf } from "./host/OwnedProcess.ts"
@@ -161,6 +162,7 @@ const make = Effect.gen(function*() {
     Effect.map(rows.move(job, Rows.endOf(job)), () => {
       if (!job.announced && job.process.child === null) {
         owner.jobs.delete(job.process.id)
+        host.fork(rows.keepFailed(job))
         return owners.tidy(owner)
       }
       notices.add(owner, job)
@@ -245,7 +247,10 @@ const make = Effect.gen(function*() {
   const retire = (owner: string): Effect.Effect<void> =>
     Effect.suspend(() => {
       admission.retire(owner)
-      return Effect.asVoid(endAll(owner, { _tag: "Stop", by: "runtime" }, (job) => job.lifetime === "session"))
+      return Effect.andThen(
+        endAll(owner, { _tag: "Stop", by: "runtime" }, (job) => job.lifetime === "session"),
+        notices.keepRetired(owner)
+      )
     })
 
   const termination = (job: Job): Effect.Effect<Status.TerminationResult> =>
@@ -274,7 +279,7 @@ const make = Effect.gen(function*() {
     const info = (job: Job) => infoOf(owner, job)
     return {
       owner,
-      start: Effect.fn("BackgroundProcess.start")(start(owner)),
+      start: (command, options) => spanned("BackgroundProcess.start", start(owner)(command, options)),
       get: (id) => Effect.map(find(id), info),
       list: Effect.sync(() => Array.from(owners.known(owner)?.jobs.values() ?? [], info)),
       output: (id) => Effect.map(find(id), (job) => job.process.stdout.view),
@@ -284,11 +289,14 @@ const make = Effect.gen(function*() {
       closeStdin: (id) => Effect.flatMap(find(id), (job) => host.closeStdin(job.process)),
       wait: (id) => Effect.flatMap(find(id), (job) => Effect.map(Deferred.await(job.process.ended), () => info(job))),
       termination: (id) => Effect.flatMap(find(id), termination),
-      stop: Effect.fn("BackgroundProcess.stop")(function*(id, options) {
-        const job = yield* find(id)
-        yield* askEnd(job, { _tag: "Stop", by: "owner" }, options?.now ?? false)
-        return info(job)
-      }),
+      stop: (id, options) =>
+        spanned(
+          "BackgroundProcess.stop",
+          Effect.flatMap(
+            find(id),
+            (job) => Effect.map(askEnd(job, { _tag: "Stop", by: "owner" }, options?.now ?? false), () => info(job))
+          )
+        ),
       stopAll: Effect.map(endAll(owner, { _tag: "Stop", by: "owner" }, () => true), (jobs) => jobs.map(info)),
       retryTermination: (id) =>
         Effect.flatMap(find(id), (job) => Effect.andThen(host.retry(job.process), termination(job))),

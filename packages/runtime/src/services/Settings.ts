@@ -38,6 +38,10 @@ export interface Settings {
   readonly maxRunningPerOwner: number
   /** Finished records an owner. The oldest go first; never `kill_failed` ones, nor any nobody was told about. */
   readonly maxFinishedPerOwner: number
+  /** Retired owners whose records and notices are kept, the last ones to retire. 0: all. */
+  readonly maxRetiredOwners: number
+  /** Rows of starts that failed, the last ones: nothing else tells of these. 0: all. */
+  readonly maxFailedStartRows: number
   /** Notices an owner. Past it the oldest become one counted summary. */
   readonly maxNoticesPerOwner: number
   readonly noticeTailBytes: number
@@ -71,6 +75,8 @@ export const defaults: Settings = {
   shutdownBudgetMillis: 30_000,
   maxRunningPerOwner: 8,
   maxFinishedPerOwner: 64,
+  maxRetiredOwners: 64,
+  maxFailedStartRows: 64,
   maxNoticesPerOwner: 256,
   noticeTailBytes: 500,
   outputBytes: 1024 * 1024,

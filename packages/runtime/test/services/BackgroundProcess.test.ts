@@ -502,6 +502,47 @@ law(
 )
 
 law(
+  "of owners that have retired only the last are kept, and of what could not be ended nothing is dropped",
+  { server: child.exits(0), stuck: child.refuses("SIGTERM").refuses("SIGKILL") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const service = yield* BackgroundProcess.Service
+    const ledger = yield* ProcessLedger.Service
+    const retire = (owner: string) =>
+      Effect.gen(function*() {
+        const retiring = yield* Effect.forkChild((yield* jobsOf(owner)).retire)
+        yield* world.advance("8 seconds")
+        yield* Fiber.join(retiring)
+      })
+    yield* (yield* jobsOf("stuck")).start(run("stuck"))
+    yield* retire("stuck")
+    for (const owner of ["s1", "s2", "s3"]) {
+      yield* (yield* jobsOf(owner)).start(run("server"))
+      yield* retire(owner)
+    }
+    assert.deepStrictEqual(yield* service.owners, ["stuck", "s2", "s3"])
+    assert.deepStrictEqual((yield* ledger.rows()).map((row) => row.owner), ["stuck", "s2", "s3"])
+    assert.strictEqual(yield* reasonOf((yield* jobsOf("s1")).start(run("server"))), "OwnerRetired")
+    yield* world.kill("stuck")
+  }),
+  { maxRetiredOwners: 3 }
+)
+
+law(
+  "of starts that failed only the last rows are kept",
+  {},
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    for (let n = 0; n < 5; n++) yield* Effect.flip(jobs.start(run("missing")))
+    yield* world.drain
+    const rows = yield* ProcessLedger.Service.use((ledger) => ledger.rows())
+    assert.deepStrictEqual(rows.map((row) => row.status), ["error", "error"])
+  }),
+  { maxFailedStartRows: 2 }
+)
+
+law(
   "forget drops a settled job and no other, and its output stays readable where it was held",
   { server: child.prints("hello").exits(0, { after: "1 second" }) },
   Effect.gen(function*() {

@@ -19,6 +19,11 @@ export interface Notices {
   readonly await: (owner: string) => Effect.Effect<ReadonlyArray<Notice>>
   /** Drops the oldest records past the bound, of jobs that are concluded, told of, and recorded as such. */
   readonly evict: (owner: Owner) => Effect.Effect<void>
+  /**
+   * Keeps what is left of an owner that has retired among that of the last ones that did. Past the bound the oldest go,
+   * with the notices nobody took: there is nobody left to take them. What could not be ended stays.
+   */
+  readonly keepRetired: (owner: string) => Effect.Effect<void>
   /** Drops the record of a concluded job, its output's blobs and its row. */
   readonly drop: (owner: Owner, job: Job) => Effect.Effect<void>
   /** Wakes who waits. */
@@ -73,6 +78,30 @@ export const make = (
       return Effect.forEach(going, (job) => drop(owner, job), { discard: true })
     })
 
+  /** Names of owners that have retired and of whom something may be left, the oldest first. */
+  const retired = new Set<string>()
+
+  /** Nothing of it is running or unresolved. */
+  const isOver = (name: string): boolean => [...owners.known(name)?.jobs.values() ?? []].every((job) => job.concluded)
+
+  const dropRetired = (name: string): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      retired.delete(name)
+      const owner = owners.known(name)
+      if (owner === undefined) return Effect.void
+      owner.notices.drain()
+      owners.tidy(owner)
+      return Effect.forEach([...owner.jobs.values()], (job) => drop(owner, job), { discard: true })
+    })
+
+  const keepRetired: Notices["keepRetired"] = (name) =>
+    Effect.suspend(() => {
+      retired.add(name)
+      const limit = settings.maxRetiredOwners
+      const excess = limit === 0 ? 0 : Math.max(0, retired.size - limit)
+      return Effect.forEach([...retired].filter(isOver).slice(0, excess), dropRetired, { discard: true })
+    })
+
   const drain = (owner: Owner): ReadonlyArray<Notice> => {
     const notices = owner.notices.drain()
     // A summary tells of those it stands for too.
@@ -112,6 +141,7 @@ export const make = (
       }),
     await: awaitAny,
     evict,
+    keepRetired,
     drop,
     close: () => {
       closed = true

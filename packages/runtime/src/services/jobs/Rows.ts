@@ -33,6 +33,8 @@ export interface Rows {
   readonly move: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<void>
   /** Removes the row of a settled job, now or when it has caught up. */
   readonly remove: (job: Job) => Effect.Effect<void>
+  /** Keeps the row of a start that failed among those of the last ones. Past the bound the oldest are removed. */
+  readonly keepFailed: (job: Job) => Effect.Effect<void>
 }
 
 /** Whether the row says of the job what is true of it. */
@@ -156,6 +158,16 @@ export const make = (
 
   const write = (job: Job): Effect.Effect<void> => job.row.lock.withPermit(writeNow(job))
 
+  const remove: Rows["remove"] = (job) =>
+    Effect.suspend(() => {
+      job.row.forgotten = true
+      if (job.row.written === null) return Effect.void
+      return job.row.missed === null ? erase(job) : write(job)
+    })
+
+  /** Jobs whose start failed and whose row is still there, the oldest first. */
+  const failed: Array<Job> = []
+
   return {
     insert: (owner, job) =>
       within(() => ledger.insert(rowOf(owner, job)), settings.portWindowMillis).pipe(
@@ -178,11 +190,13 @@ export const make = (
         // One call may be out already, which is waited for first.
         return Effect.asVoid(within(() => write(job), settings.portWindowMillis * 2))
       }),
-    remove: (job) =>
+    remove,
+    keepFailed: (job) =>
       Effect.suspend(() => {
-        job.row.forgotten = true
-        if (job.row.written === null) return Effect.void
-        return job.row.missed === null ? erase(job) : write(job)
+        failed.push(job)
+        const limit = settings.maxFailedStartRows
+        const going = limit === 0 ? [] : failed.splice(0, Math.max(0, failed.length - limit))
+        return Effect.forEach(going, remove, { discard: true })
       })
   }
 }

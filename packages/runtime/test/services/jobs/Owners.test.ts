@@ -16,7 +16,12 @@ const setup = () => {
     fork: Effect.runFork,
     forget: () => Effect.void
   }
-  const rows = { insert: () => Effect.succeed(true), move: () => Effect.void, remove: () => Effect.void }
+  const rows = {
+    insert: () => Effect.succeed(true),
+    move: () => Effect.void,
+    remove: () => Effect.void,
+    keepFailed: () => Effect.void
+  }
   return { owners, events: Events.make(host, owners), notices: Notices.make(host, owners, rows) }
 }
 
