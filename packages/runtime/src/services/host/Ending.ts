@@ -31,7 +31,7 @@ const isHurried = (process: OwnedProcess): boolean => {
   return (state._tag === "Draining" && state.request?.now === true) || (state._tag === "Terminating" && state.now)
 }
 
-const stopSignalOf = (process: OwnedProcess): string => process.command.options.stopSignal ?? "SIGTERM"
+const stopSignalOf = (process: OwnedProcess): string => process.command?.options.stopSignal ?? "SIGTERM"
 
 export const make = (core: Core, termination: Termination.Termination): Ending => {
   const record = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>

@@ -40,7 +40,8 @@ export interface Hooks {
 
 export class OwnedProcess {
   readonly id: string
-  readonly command: CommandSpec
+  /** `null` once it is settled: a record of it keeps neither its arguments nor its input. */
+  command: CommandSpec | null
   readonly summary: CommandSpecs.Summary
   readonly display: string
   readonly policy: Policy

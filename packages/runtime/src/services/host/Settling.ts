@@ -77,6 +77,9 @@ export const make = (core: Core): Settling => {
       Effect.gen(function*() {
         if (process.child === null) yield* sealAll(process, [true, true])
         process.stdinClosed = true
+        process.command = null
+        process.startFiber = null
+        process.lastLook = null
         process.endedAt = core.clock.currentTimeMillisUnsafe()
         process.receipt = receiptOf(process, core.timers.now())
         if (process.hooks.onSettled !== undefined) {

@@ -7,6 +7,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import type { CommandSpec } from "../../domain/CommandSpec.ts"
 import type * as Lifecycle from "../../domain/Lifecycle.ts"
 import * as ProcessDriver from "../../ports/ProcessDriver.ts"
 import { type Core, hookMillis, isolated } from "./Core.ts"
@@ -31,8 +32,8 @@ const outcomeUnknown = () => new ProcessDriver.SpawnFailed({ problem: "OutcomeUn
 export const make = (core: Core, onStarted: (process: OwnedProcess) => void): Starting => {
   const { dispatch, driver, settings, timers } = core
 
-  const requestOf = (process: OwnedProcess): ProcessDriver.SpawnRequest => ({
-    command: process.command,
+  const requestOf = (process: OwnedProcess, command: CommandSpec): ProcessDriver.SpawnRequest => ({
+    command,
     marker: process.marker,
     stdout: process.stdout.sink,
     stderr: process.stderr === null ? "merged" : process.stderr.sink,
@@ -72,7 +73,8 @@ export const make = (core: Core, onStarted: (process: OwnedProcess) => void): St
   const startNow = (process: OwnedProcess): Effect.Effect<void> =>
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function*() {
-        if (process.state._tag !== "Starting") return
+        const { command } = process
+        if (command === null || process.state._tag !== "Starting") return
         dispatch(process, { _tag: "Asked" })
         const recorded = yield* recordFirst(process)
         if (!recorded) return dispatch(process, { _tag: "StartFailed" })
@@ -81,7 +83,7 @@ export const make = (core: Core, onStarted: (process: OwnedProcess) => void): St
           dispatch(process, { _tag: "EndRequested", request: { cause: { _tag: "StartFailed" }, now: false } }))
         process.handedOver = true
         const exit = yield* Effect.exit(restore(Effect.suspend(() =>
-          driver.spawn(requestOf(process))
+          driver.spawn(requestOf(process, command))
         )))
         overdue.cancel()
         if (exit._tag === "Success") {

@@ -56,7 +56,7 @@ export const make = (core: Core): Stdin => {
     write,
     close,
     feed: (process) => {
-      const { stdin } = process.command.options
+      const stdin = process.command?.options.stdin
       if (stdin === undefined || stdin === "none" || stdin === "open") return
       const fed = stdin instanceof Uint8Array
         ? write(process, stdin)
