@@ -17,6 +17,8 @@ import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 import * as ProcessDriver from "../../src/ports/ProcessDriver.ts"
 import * as ProcessRuntime from "../../src/ProcessRuntime.ts"
 import * as SettingsModule from "../../src/services/Settings.ts"
@@ -396,3 +398,41 @@ it.effect("an exit that comes after the end is news to nobody", () =>
       }
     })))
   ))
+
+it.effect("a finished job keeps nothing of what it was given: neither its stdin nor its command", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    setFlagsFromString("--expose-gc")
+    const gc: () => void = runInNewContext("gc")
+    const given = yield* Effect.suspend(() => {
+      const stdin = new Uint8Array(1000)
+      return Effect.as(jobs.start(run("server", [], { stdin })), new WeakRef(stdin))
+    })
+    yield* world.kill("server", 0)
+    yield* world.advance("1 second")
+    assert.deepStrictEqual((yield* jobs.list).map((job) => job.status), ["completed"])
+    // A WeakRef holds its target to the end of the turn it was made or asked in.
+    for (let round = 0; round < 20 && given.deref() !== undefined; round++) {
+      yield* Effect.promise(() => new Promise((resolve) => setImmediate(resolve)))
+      gc()
+    }
+    assert.isUndefined(given.deref())
+  }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child } }))))
+
+it.effect("leftovers that were kept are let go of when their output ends", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    yield* jobs.start(run("leader"), { leftovers: "keep", streams: "separate" })
+    yield* world.advance("5 seconds")
+    assert.deepStrictEqual((yield* jobs.list).map((job) => job.status), ["completed"])
+    assert.deepStrictEqual([yield* world.alive, yield* world.open], [["daemon"], ["leader"]])
+    yield* world.advance("10 seconds")
+    assert.deepStrictEqual([yield* world.alive, yield* world.open], [[], []])
+  }).pipe(Effect.provide(RuntimeTest.layer({
+    children: {
+      leader: child.forks("daemon", child.exits(0, { after: "10 seconds" }), { escapes: "daemon", holdsOutput: true })
+        .exits(0, { after: "1 second" })
+    }
+  }))))

@@ -38,7 +38,7 @@ const answerStart = (process: OwnedProcess): void => {
 export const make = (core: Core): Settling => {
   const { settings } = core
   const finished = FinishedOutput.make(settings.finishedOutputBytes)
-  /** Closing their pipes would end what was to be kept, so their output is read, and dropped, until the runtime ends. */
+  /** Closing their pipes would end what was to be kept, so their output is read, and dropped, until it ends. */
   const kept = new Set<Child>()
 
   const awaitEnd = (retention: OutputRetention, millis: number): Effect.Effect<boolean> =>
@@ -58,8 +58,21 @@ export const make = (core: Core): Settling => {
     if (!process.keptLeftovers || !drained.includes(false)) {
       return isolated(child.release, settings.portWindowMillis, "letting go of a child")
     }
-    kept.add(child)
+    keep(process, child, drained)
     return Effect.void
+  }
+
+  const keep = (process: OwnedProcess, child: Child, drained: ReadonlyArray<boolean>): void => {
+    kept.add(child)
+    const open = new Set(retentionsOf(process).filter((_, index) => drained[index] === false))
+    for (const retention of open) {
+      retention.onEnd(() => {
+        open.delete(retention)
+        if (open.size === 0 && kept.delete(child)) {
+          core.fork(isolated(child.release, settings.portWindowMillis, "letting go of a child"))
+        }
+      })
+    }
   }
 
   return {
