@@ -2,6 +2,7 @@
  * The whole runtime on fakes, in one line: scripted children, a ledger and a blob store in memory, and the world a test
  * moves. Nothing in it does real input or output, so a TestClock and `World.drain` see all that happens.
  */
+import type * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import type * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
 import * as ProcessRuntime from "@procyon/runtime/ProcessRuntime"
 import * as Settings from "@procyon/runtime/services/Settings"
@@ -20,6 +21,8 @@ import { World } from "./World.ts"
 export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service | World
 
 export interface Options extends ScriptedDriver.Options {
+  /** Wraps the scripted driver, to make it fail. */
+  readonly driver?: Layer.Layer<ProcessDriver.Service, never, ProcessDriver.Service> | undefined
   /** Wraps the ledger in memory, to make it fail. */
   readonly ledger?: Layer.Layer<ProcessLedger.Service, never, ProcessLedger.Service> | undefined
   /** Settings that differ from the defaults. Without it, those in force where the layer is built. */
@@ -37,7 +40,9 @@ export const layer = (
   options: Options
 ): Layer.Layer<Services> => {
   const runtime = closing.pipe(
-    Layer.provideMerge(ProcessRuntime.layer),
+    Layer.provideMerge(
+      options.driver === undefined ? ProcessRuntime.layer : Layer.provide(ProcessRuntime.layer, options.driver)
+    ),
     Layer.provideMerge(
       options.ledger === undefined
         ? ProcessLedgerMemory.layer

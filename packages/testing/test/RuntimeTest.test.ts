@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as CommandSpec from "@procyon/runtime/domain/CommandSpec"
+import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as AppProcess from "@procyon/runtime/services/AppProcess"
 import * as BackgroundProcess from "@procyon/runtime/services/BackgroundProcess"
 import * as ShutdownBarrier from "@procyon/runtime/services/ShutdownBarrier"
@@ -71,6 +72,23 @@ describe("the runtime on scripted children", () => {
       assert.strictEqual((yield* service.of("s1").get(job.id)).status, "cancelled")
       assert.strictEqual((yield* world.signals)[0], "1000 SIGTERM server")
     }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM") } }))))
+
+  it.effect("a driver given to it stands between the runtime and the world", () =>
+    Effect.gen(function*() {
+      const world = yield* World
+      const error = yield* Effect.flip((yield* BackgroundProcess.Service).of("s1").start(server))
+      assert.strictEqual(error.message, "server: TooManyProcesses (EAGAIN)")
+      assert.strictEqual(yield* world.spawned, 0)
+    }).pipe(Effect.provide(RuntimeTest.layer({
+      children: { server: child },
+      driver: Layer.effect(
+        ProcessDriver.Service,
+        ProcessDriver.Service.use((driver) => {
+          const failed = new ProcessDriver.SpawnFailed({ problem: "TooManyProcesses", code: "EAGAIN" })
+          return Effect.succeed({ ...driver, spawn: () => Effect.fail(failed) })
+        })
+      )
+    }))))
 
   it.effect("settings given to it hold", () =>
     Effect.gen(function*() {

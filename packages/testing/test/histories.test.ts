@@ -7,6 +7,7 @@
 import { assert, it } from "@effect/vitest"
 import * as CommandSpec from "@procyon/runtime/domain/CommandSpec"
 import * as Status from "@procyon/runtime/domain/Status"
+import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
 import * as AppProcess from "@procyon/runtime/services/AppProcess"
 import * as BackgroundProcess from "@procyon/runtime/services/BackgroundProcess"
@@ -77,7 +78,7 @@ const moody = (seed: number) => {
         Effect.die(new Error("a ledger's own trouble"))
       ])
     })
-  const layer = Layer.effect(
+  const ledger = Layer.effect(
     ProcessLedger.Service,
     ProcessLedger.Service.use((memory) =>
       Effect.succeed(
@@ -91,10 +92,44 @@ const moody = (seed: number) => {
       )
     )
   )
-  return { layer, mood }
+  return { ledger, mood }
 }
 
-const history = (seed: number, faults?: ReturnType<typeof moody>) =>
+/** A driver whose answers are late, cut short, or no answers at all, until it is healed. */
+const blurred = (seed: number) => {
+  const { below, oneOf } = dice(seed)
+  const mood = { healed: false }
+  const inAMood = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    Effect.suspend(() => {
+      if (mood.healed) return call
+      const bug = new Error("a driver's own trouble")
+      return oneOf([call, call, call, call, Effect.delay(call, below(4000)), Effect.never, Effect.die(bug)])
+    })
+  const stuck = Effect.uninterruptible(Effect.never)
+  const driver = Layer.effect(
+    ProcessDriver.Service,
+    ProcessDriver.Service.use((scripted) =>
+      Effect.succeed(
+        {
+          ...scripted,
+          spawn: (request) => inAMood(scripted.spawn(request)),
+          look: (roots) => inAMood(mood.healed || below(10) > 0 ? scripted.look(roots) : stuck),
+          signal: (root, targets, signal) =>
+            inAMood(mood.healed || below(10) > 0 ? scripted.signal(root, targets, signal) : stuck)
+        } satisfies ProcessDriver.ProcessDriver
+      )
+    )
+  )
+  return { driver, mood }
+}
+
+interface Faults {
+  readonly mood: { healed: boolean }
+  readonly ledger?: Layer.Layer<ProcessLedger.Service, never, ProcessLedger.Service>
+  readonly driver?: Layer.Layer<ProcessDriver.Service, never, ProcessDriver.Service>
+}
+
+const history = (seed: number, faults?: Faults) =>
   Effect.gen(function*() {
     const { below, oneOf, often } = dice(seed)
     const world = yield* World
@@ -221,7 +256,8 @@ const history = (seed: number, faults?: ReturnType<typeof moody>) =>
     Effect.provide(RuntimeTest.layer({
       children: tempers,
       settings: { maxFinishedPerOwner: 0, outputBytes: 64 * 1024 },
-      ledger: faults?.layer
+      ledger: faults?.ledger,
+      driver: faults?.driver
     }))
   )
 
@@ -236,5 +272,11 @@ it.effect(
 it.effect(
   "the same holds over a ledger in any mood, and rows catch up once it is well",
   () => Effect.forEach(seeds, (seed) => history(seed, moody(seed)), { discard: true }),
+  60_000
+)
+
+it.effect(
+  "the same holds over a driver that answers late, in part or not at all",
+  () => Effect.forEach(seeds, (seed) => history(seed, blurred(seed)), { discard: true }),
   60_000
 )

@@ -717,3 +717,31 @@ law(
     assert.include(yield* lines({ now: false }), `"stubborn" (ignored SIGTERM)`)
   })
 )
+
+law(
+  "a receipt is bounded, and keeps its beginning and its end, however often a kill is tried again",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("stuck"))
+    yield* Effect.forkChild(jobs.stop(job.id))
+    yield* world.advance("10 seconds")
+    for (let retry = 0; retry < 30; retry++) {
+      yield* Effect.forkChild(jobs.retryTermination(job.id))
+      yield* world.advance("10 seconds")
+    }
+    yield* world.kill("stuck")
+    yield* world.advance("10 seconds")
+    const { timeline } = yield* jobs.termination(job.id)
+    const whats = timeline.map(({ what }) => what)
+    assert.isAtMost(whats.length, 64)
+    assert.match(whats[0] ?? "", /^SIGTERM -> group/)
+    assert.strictEqual(whats.at(-1), "verified gone")
+    assert.strictEqual(whats.filter((what) => /^\.\.\. \d+ more lines$/.test(what)).length, 1)
+    assert.deepStrictEqual(
+      timeline.map(({ atMillis }) => atMillis),
+      timeline.map(({ atMillis }) => atMillis).toSorted((a, b) => a - b)
+    )
+  })
+)

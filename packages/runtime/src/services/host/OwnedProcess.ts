@@ -83,6 +83,7 @@ export class OwnedProcess {
   beat: Timer | null = null
 
   readonly timeline: Array<TimelineEntry> = []
+  timelineDropped = 0
   /** What became of signals, by member; made when the first goes out. */
   signals: Pick<Subject, "asked" | "refused"> | null = null
   lastLook: TreeLook | null = null
@@ -138,8 +139,27 @@ export class OwnedProcess {
   }
 }
 
-/** Lines a timeline keeps; retries of an unkillable process would otherwise grow it for ever. */
-const maxTimeline = 64
+/**
+ * Lines a timeline keeps of its beginning and of its end; retries of an unkillable process would otherwise grow it for
+ * ever.
+ */
+const timelineHead = 32
+const timelineTail = 31
+
+const noteIn = (process: OwnedProcess, line: TimelineEntry): void => {
+  const { timeline } = process
+  timeline.push(line)
+  if (timeline.length <= timelineHead + timelineTail) return
+  timeline.splice(timelineHead, 1)
+  process.timelineDropped++
+}
+
+const timelineOf = ({ timeline, timelineDropped }: OwnedProcess): ReadonlyArray<TimelineEntry> => {
+  const next = timeline[timelineHead]
+  if (timelineDropped === 0 || next === undefined) return [...timeline]
+  const dropped = { atMillis: next.atMillis, what: `... ${timelineDropped} more lines` }
+  return [...timeline.slice(0, timelineHead), dropped, ...timeline.slice(timelineHead)]
+}
 
 /** The tree of a started process, for `Termination`. */
 export const subjectOf = (process: OwnedProcess, child: Child, now: () => number): Subject => {
@@ -151,7 +171,7 @@ export const subjectOf = (process: OwnedProcess, child: Child, now: () => number
     refused,
     note: (what) => {
       const since = process.endingMono ?? now()
-      if (process.timeline.length < maxTimeline) process.timeline.push({ atMillis: Math.round(now() - since), what })
+      noteIn(process, { atMillis: Math.round(now() - since), what })
     }
   }
 }
@@ -190,7 +210,7 @@ export const receiptOf = (process: OwnedProcess, now: number): TerminationResult
     exit: Lifecycle.exitOf(state),
     forced: process.forced,
     durationMillis: Math.max(0, Math.round(now - (process.endingMono ?? now))),
-    timeline: [...process.timeline],
+    timeline: timelineOf(process),
     leftovers: process.leftovers,
     keptLeftovers: process.keptLeftovers,
     survivors: process.survivors,
