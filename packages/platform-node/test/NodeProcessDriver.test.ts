@@ -190,6 +190,25 @@ describe("NodeProcessDriver", () => {
         })
       ))
 
+    it.live("is at its end also for who opens it by name when it is closed, and gives what was written before", () =>
+      withDriver((driver) =>
+        Effect.gen(function*() {
+          const before = openDescriptors()
+          const go = path.join(yield* temporary, "go")
+          const script = `while [ ! -e ${go} ]; do sleep 0.01; done; cat /dev/stdin`
+          for (const text of ["hello", ""]) {
+            const job = yield* start(driver, shell(script, { stdin: "open" }), { merged: true })
+            assert.strictEqual(yield* job.child.write(Buffer.from(text)), text.length)
+            yield* job.child.closeStdin({ now: text === "" })
+            fs.writeFileSync(go, "")
+            assert.deepStrictEqual(yield* job.exit, { code: 0, signal: null })
+            assert.strictEqual(job.out.text, text)
+            fs.rmSync(go)
+          }
+          yield* until("the descriptors are closed", () => openDescriptors() === before)
+        })
+      ))
+
     it.live("answers with fewer bytes than given when the child has gone, and harms nobody", () =>
       withDriver((driver) =>
         Effect.gen(function*() {

@@ -7,7 +7,6 @@ import type { Exit } from "@procyon/runtime/domain/Status"
 import type { OutputSink, SpawnFailed, SpawnRequest, StreamName } from "@procyon/runtime/ports/ProcessDriver"
 import { type ChildProcess, spawn, type StdioOptions } from "node:child_process"
 import * as fs from "node:fs"
-import * as net from "node:net"
 import { environmentOf, programLine } from "./environment.ts"
 import * as OutputReader from "./outputReader.ts"
 import { nameFailure } from "./spawnFailure.ts"
@@ -98,7 +97,7 @@ const follow = (child: ChildProcess, pid: number, pipes: Pipes, onExit: (exit: E
   child.on("error", () => {})
   child.once("exit", (code, signal) => {
     // A writer that does not write never learns that nobody reads.
-    stdin.destroy()
+    stdin.release()
     let open = readers.size
     const settled = (): void => {
       if (--open === 0 && !released) onExit({ code, signal })
@@ -113,7 +112,7 @@ const follow = (child: ChildProcess, pid: number, pipes: Pipes, onExit: (exit: E
     release() {
       if (released) return
       released = true
-      stdin.destroy()
+      stdin.release()
       for (const reader of readers) reader.close()
       child.unref()
     }
@@ -172,9 +171,7 @@ const openFifos = (request: SpawnRequest, names: ReadonlyArray<string>): Pipes =
       theirs: [...new Set([out[1], err[1], ...input?.slice(0, 1) ?? []])],
       connect: () => ({
         outputs: outputsOf(request, (stream, sink) => OutputReader.fromFifo(ours[stream], sink)),
-        stdin: StdinWriter.make(
-          feed === undefined ? null : new net.Socket({ fd: feed, readable: false, writable: true })
-        )
+        stdin: feed === undefined ? StdinWriter.make(null) : StdinWriter.fromFifo(feed)
       }),
       abandon: () => {
         for (const fd of new Set([ours.stdout, ours.stderr])) fs.closeSync(fd)
