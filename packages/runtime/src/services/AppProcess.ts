@@ -287,29 +287,35 @@ const make = Effect.gen(function*() {
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function*() {
         const process = yield* Effect.fromResult(admit(command, options))
-        yield* Effect.addFinalizer(() => terminate(host, process, { _tag: "Scope" }, false))
+        yield* Effect.addFinalizer(() => endScope(process))
         host.start(process)
-        yield* restore(awaitStart(process)).pipe(
-          // Nobody will ever hold the handle of a start that was interrupted.
-          Effect.onInterrupt(() => terminate(host, process, { _tag: "Scope" }, false))
-        )
+        // Nobody will ever hold the handle of a start that was interrupted.
+        yield* Effect.onInterrupt(restore(awaitStart(process)), () => endScope(process))
         return new ProcessHandle(host, process)
       })
     )
 
-  const run: AppProcess["run"] = (command, options) =>
-    Effect.scoped(Effect.gen(function*() {
-      const handle = yield* spawn(command, options)
-      const termination = yield* handle.termination
-      return {
-        info: yield* handle.info,
-        termination,
-        stdout: yield* handle.output.preview,
-        stderr: yield* handle.stderr.preview,
-        output: handle.output,
-        errorOutput: handle.stderr
-      }
-    }))
+  const endScope = (process: OwnedProcess) => terminate(host, process, { _tag: "Scope" }, false)
+
+  /** Has no scope: of what could not be ended, one answer is due, and no second attempt at once. */
+  const run: AppProcess["run"] = (command, options = {}) =>
+    Effect.uninterruptibleMask((restore) =>
+      Effect.gen(function*() {
+        const process = yield* Effect.fromResult(admit(command, options))
+        host.start(process)
+        const ended = Effect.andThen(awaitStart(process), receiptOf(host, process))
+        const termination = yield* Effect.onInterrupt(restore(ended), () => endScope(process))
+        const handle = new ProcessHandle(host, process)
+        return {
+          info: infoOf(process),
+          termination,
+          stdout: yield* handle.output.preview,
+          stderr: yield* handle.stderr.preview,
+          output: handle.output,
+          errorOutput: handle.stderr
+        }
+      })
+    )
 
   yield* Effect.addFinalizer(() => Effect.forEach(blobs, host.removeBlob, { concurrency: 16, discard: true }))
   // Whoever closes this layer alone, closes the runtime: both run the one barrier.

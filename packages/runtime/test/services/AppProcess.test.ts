@@ -349,3 +349,38 @@ it.effect("the blobs of its processes go when the runtime closes, and what memor
     const page = yield* result.output.read()
     assert.deepStrictEqual([page.data.length, page.next], [100, 100])
   }))
+
+law(
+  "run answers with what could not be ended when its protocol is over, and does not begin a second one",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const running = yield* Effect.forkChild(AppProcess.run(run("stuck"), { deadline: "1 second" }))
+    yield* world.advance("9 seconds") // the deadline, grace 5 s, force window 3 s
+    assert.strictEqual((yield* Fiber.join(running)).termination.status, "kill_failed")
+    yield* world.kill("stuck")
+  })
+)
+
+law(
+  "a write whose writer was interrupted goes on, keeps its turn, and is counted",
+  { slow: child.readsStdin({ after: "5 seconds", echo: true }).exits(0) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const handle = yield* AppProcess.spawn(run("slow", [], { stdin: "open" }))
+    const interrupted = yield* Effect.forkChild(handle.write("a".repeat(100_000)), { startImmediately: true })
+    const waiting = yield* Effect.forkChild(handle.write("never"), { startImmediately: true })
+    const last = yield* Effect.forkChild(Effect.andThen(handle.write("b"), handle.closeStdin), {
+      startImmediately: true
+    })
+    yield* world.advance("1 second")
+    yield* Fiber.interrupt(interrupted)
+    yield* Fiber.interrupt(waiting)
+    assert.strictEqual((yield* handle.info).stdinAccepted, 0)
+    yield* world.advance("10 seconds")
+    yield* Fiber.join(last)
+    const { exit, stdinAccepted } = yield* handle.info
+    assert.deepStrictEqual([stdinAccepted, exit?.code], [100_001, 0])
+    assert.strictEqual((yield* handle.output.read({ since: 99_999 })).data, "ab")
+  })
+)

@@ -745,3 +745,57 @@ law(
     )
   })
 )
+
+law(
+  "an end is told in one order: exit, notice, events, and only then those who wait for it",
+  { server: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("server"))
+    const order: Array<string> = []
+    const add = (what: string) => Effect.sync(() => order.push(what))
+    yield* Effect.forkScoped(Effect.andThen(jobs.wait(job.id), add("waiter")), { startImmediately: true })
+    yield* Effect.forkScoped(Stream.runForEach(jobs.events, ({ _tag }) => add(_tag)), { startImmediately: true })
+    yield* Effect.forkScoped(Effect.andThen(jobs.awaitNotices, add("notice")), { startImmediately: true })
+    yield* world.drain
+    yield* world.kill("server", 0)
+    yield* world.advance("1 second")
+    assert.deepStrictEqual(order, ["Exited", "Draining", "notice", "Ended", "waiter"])
+  }).pipe(Effect.scoped)
+)
+
+law(
+  "an observer that stops the job from within any event of it harms nobody",
+  { server: child.ignores("SIGTERM") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const service = yield* BackgroundProcess.Service
+    const jobs = service.of("s1")
+    yield* service.observe((event) =>
+      event._tag === "Missed" ? Effect.void : Effect.ignore(jobs.stop(event.id, { now: true }))
+    )
+    const starting = yield* Effect.forkChild(jobs.start(run("server")))
+    yield* world.advance("1 second")
+    assert.strictEqual((yield* jobs.get((yield* Fiber.join(starting)).id)).status, "cancelled")
+  }).pipe(Effect.scoped)
+)
+
+law(
+  "an extension past the cap is clamped, and the row and the job say what was asked and what is kept",
+  { server: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("server"), { deadline: "10 seconds" })
+    yield* world.advance("2 seconds")
+    const extended = yield* jobs.extend(job.id, "1 hour")
+    assert.deepStrictEqual(
+      [extended.deadlineAskedMillis, extended.deadlineMillis, extended.deadlineAt],
+      [3_602_000, 60_000, 60_000]
+    )
+    yield* world.advance("59 seconds")
+    assert.strictEqual((yield* jobs.get(job.id)).status, "timed_out")
+  }),
+  { deadlineCapMillis: 60_000 }
+)

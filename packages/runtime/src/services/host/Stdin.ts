@@ -3,17 +3,22 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import { within } from "../../internal/Within.ts"
+import type { Child } from "../../ports/ProcessDriver.ts"
 import type { Core } from "./Core.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
 
 export interface Stdin {
   /** How many of the bytes its stdin took. Waits for a start in progress, and for the pipe. */
   readonly write: (process: OwnedProcess, bytes: Uint8Array) => Effect.Effect<number>
-  /** Waits for a start in progress, and ends the input after what was written; what a full pipe does not take within the port window is dropped. */
+  /**
+   * Waits for a start in progress, and ends the input after what was written; what a full pipe does not take within the
+   * port window is dropped.
+   */
   readonly close: (process: OwnedProcess) => Effect.Effect<void>
   /** Feeds the input that the command itself came with, from a fiber of the runtime, and then closes it. */
   readonly feed: (process: OwnedProcess) => void
@@ -24,14 +29,24 @@ export const make = (core: Core): Stdin => {
     Effect.gen(function*() {
       if (process.state._tag === "Starting") yield* Effect.exit(Deferred.await(process.started))
       process.writing ??= Semaphore.makeUnsafe(1)
-      return yield* process.writing.withPermit(Effect.suspend(() => {
+      let wanted = true
+      const writing = core.fork(process.writing.withPermit(Effect.suspend(() => {
         const { child } = process
-        if (process.stdinClosed || child === null || process.state._tag !== "Running") return Effect.succeed(0)
-        return Effect.tap(child.write(bytes), (taken) =>
-          Effect.sync(() => {
-            process.stdinAccepted += taken
-          }))
-      }))
+        const isOpen = !process.stdinClosed && process.state._tag === "Running"
+        return wanted && isOpen && child !== null ? writeNow(process, child, bytes) : Effect.succeed(0)
+      })))
+      const exit = yield* Effect.onInterrupt(Fiber.await(writing), () =>
+        Effect.sync(() => {
+          wanted = false
+        }))
+      return exit._tag === "Success" ? exit.value : 0
+    })
+
+  /** Goes on in the driver when nobody waits any more, so it has its turn, and is counted, to its end. */
+  const writeNow = (process: OwnedProcess, child: Child, bytes: Uint8Array): Effect.Effect<number> =>
+    Effect.map(child.write(bytes), (taken) => {
+      process.stdinAccepted += taken
+      return taken
     })
 
   const closeNow = (process: OwnedProcess): Effect.Effect<void> =>
