@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import type * as Scope from "effect/Scope"
+import * as Scope from "effect/Scope"
 import * as CommandSpec from "../domain/CommandSpec.ts"
 import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Status from "../domain/Status.ts"
@@ -357,20 +357,24 @@ export const use = <A, E, R>(
   body: (handle: Handle) => Effect.Effect<A, E, R>,
   options?: ProcessOptions.Options
 ): Effect.Effect<A, E | SpawnError | KillFailed, R | AppProcessService> =>
-  Effect.scoped(Effect.flatMap(
-    AppProcessService,
-    (service) =>
-      Effect.acquireUseRelease(
-        service.spawn(command, options),
-        body as (handle: Handle) => Effect.Effect<A, E, R | Scope.Scope>,
-        (handle) =>
-          Effect.flatMap(
-            handle.terminate(),
-            (result) =>
-              result.status === "kill_failed" ? Effect.fail(new KillFailed({ id: handle.id, result })) : Effect.void
-          )
-      )
-  )) as Effect.Effect<A, E | SpawnError | KillFailed, R | AppProcessService>
+  AppProcessService.use((service) => {
+    let spawned: Handle | null = null
+    return Effect.acquireUseRelease(
+      Scope.make(),
+      (scope) =>
+        Effect.flatMap(Scope.provide(service.spawn(command, options), scope), (handle) => {
+          spawned = handle
+          return body(handle)
+        }),
+      (scope, exit) => Effect.andThen(Scope.close(scope, exit), Effect.suspend(() => checkGone(spawned)))
+    )
+  })
+
+const checkGone = (handle: Handle | null): Effect.Effect<void, KillFailed> =>
+  handle === null ?
+    Effect.void :
+    Effect.flatMap(handle.termination, (result) =>
+      result.status === "kill_failed" ? Effect.fail(new KillFailed({ id: handle.id, result })) : Effect.void)
 
 /** Turns every end but `completed` into an error. */
 export const requireSuccess = (result: RunResult): Effect.Effect<RunResult, CommandFailed> =>

@@ -384,3 +384,15 @@ law(
     assert.strictEqual((yield* handle.output.read({ since: 99_999 })).data, "ab")
   })
 )
+
+law(
+  "use answers with KillFailed after one protocol",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const using = yield* Effect.forkChild(Effect.flip(AppProcess.use(run("stuck"), () => Effect.void)))
+    yield* world.advance("8 seconds") // grace 5 s, force window 3 s
+    assert.strictEqual((yield* Fiber.join(using))._tag, "KillFailed")
+    yield* world.kill("stuck")
+  })
+)
