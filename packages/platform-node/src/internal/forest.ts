@@ -10,7 +10,7 @@
  */
 import { type Identity, markerPrefix } from "@procyon/runtime/domain/Identity"
 import type { TreeLook } from "@procyon/runtime/ports/ProcessDriver"
-import { errnoOf, isDead, type ProcessStat, readEnvironNames, type Reading, readStat } from "./processTable.ts"
+import { errnoOf, isDead, linux, type ProcessStat, type ProcessTable, type Reading } from "./processTable.ts"
 import { inSlices } from "./slices.ts"
 
 /** How long an id that no process has stays known after it was seen populated, in milliseconds. */
@@ -64,10 +64,11 @@ export interface Forest {
 }
 
 /**
- * An empty forest. `bootId`: trees of another boot are gone without a look. `null`: there is no table to read, and all
- * that is known of a tree that was planted here is what a probe of its group says, which then counts as a whole look.
+ * An empty forest. `bootId`: trees of another boot are gone without a look. `null`: the boot is not known, and whole trees
+ * are claimed by nobody. What a probe of its group says of a tree that was planted here counts as a whole look then, also
+ * when there is no table to read.
  */
-export const make = (bootId: string | null): Forest => {
+export const make = (bootId: string | null, table: ProcessTable = linux): Forest => {
   // A marker is random and its own tree's alone, so it serves as the key.
   const trees = new Map<string, Tree>()
   const strangers = new Map<number, Stranger>()
@@ -123,10 +124,10 @@ export const make = (bootId: string | null): Forest => {
       const unknown = candidatesOf(reading.processes, [...trees.values()]).filter((stat) =>
         !isDead(stat) && !sessions.has(stat.session) && members.get(stat.pid) !== stat.startedAt
       )
-      inSlices(unknown, (stat) => void askStranger(stat, strangers), done)
+      inSlices(unknown, (stat) => void askStranger(stat, strangers, table), done)
     },
     judge(reading, roots) {
-      const found = classify(reading, [...trees.values()], strangers)
+      const found = classify(reading, [...trees.values()], strangers, table)
       return roots.map((root) => {
         const tree = trees.get(root.marker)
         if (tree === undefined) return { root, leader: "gone", members: [], occupied: [], complete: reading.complete }
@@ -146,12 +147,12 @@ export const isOccupied = (tree: Tree): boolean => {
 }
 
 /** Whether a group is the tree's for certain, though nobody in it was seen. */
-export const ownsGroup = (tree: Tree, id: number): boolean => {
+export const ownsGroup = (tree: Tree, id: number, table: ProcessTable): boolean => {
   const known = tree.groups.get(id)
   if (known === undefined || performance.now() - known.seenAt > rememberMillis) return false
   let holder: ProcessStat | null
   try {
-    holder = readStat(id)
+    holder = table.readStat(id)
   } catch {
     return false
   }
@@ -183,12 +184,12 @@ const recall = (stat: ProcessStat, strangers: ReadonlyMap<number, Stranger>): St
   return known?.startedAt === stat.startedAt ? known : null
 }
 
-const askStranger = (stat: ProcessStat, strangers: Map<number, Stranger>): Stranger => {
+const askStranger = (stat: ProcessStat, strangers: Map<number, Stranger>, table: ProcessTable): Stranger => {
   const before = recall(stat, strangers)
   if (before?.final === true) return before
   const now = performance.now()
   const since = before?.since ?? now
-  const names = readEnvironNames(stat.pid)
+  const names = table.readEnvironNames(stat.pid)
   const asked: Stranger = {
     startedAt: stat.startedAt,
     since,
@@ -260,7 +261,12 @@ const indexOf = (reading: Reading, trees: ReadonlyArray<Tree>): Index => {
 type Take = (stat: ProcessStat, tree: Tree) => void
 
 /** Finds every member, to a fixpoint, and brings what is remembered of each tree up to this reading. */
-const classify = (reading: Reading, trees: ReadonlyArray<Tree>, strangers: Map<number, Stranger>): Index => {
+const classify = (
+  reading: Reading,
+  trees: ReadonlyArray<Tree>,
+  strangers: Map<number, Stranger>,
+  table: ProcessTable
+): Index => {
   const index = indexOf(reading, trees)
   const queue: Array<readonly [ProcessStat, Tree]> = []
   const gathered = new Set<number>()
@@ -285,7 +291,7 @@ const classify = (reading: Reading, trees: ReadonlyArray<Tree>, strangers: Map<n
   for (const tree of trees) forgetSessions(tree, index)
   for (const tree of trees) takeKnown(tree, index, take)
   spread()
-  askStrangers(index, trees, strangers, take)
+  askStrangers(index, trees, strangers, table, take)
   spread()
   for (const [tree, members] of index.members) {
     forgetMembers(tree, index)
@@ -350,12 +356,13 @@ const askStrangers = (
   index: Index,
   trees: ReadonlyArray<Tree>,
   strangers: Map<number, Stranger>,
+  table: ProcessTable,
   take: Take
 ): void => {
   const byMarker = new Map(trees.map((tree) => [tree.root.marker, tree]))
   for (const stat of index.candidates) {
     if (index.owners.has(stat.pid) || isDead(stat)) continue
-    const { markers } = recall(stat, strangers) ?? askStranger(stat, strangers)
+    const { markers } = recall(stat, strangers) ?? askStranger(stat, strangers, table)
     const marker = markers.find((name) => byMarker.has(name))
     const tree = marker === undefined ? undefined : byMarker.get(marker)
     if (tree !== undefined) take(stat, tree)

@@ -124,6 +124,16 @@ export interface Reading {
   readonly beganAt: number
 }
 
+/** How the table of a platform is read. */
+export interface ProcessTable {
+  /** Reads all of it, and calls back once. */
+  readonly read: (done: (reading: Reading) => void) => void
+  /** The process with this pid, `null` when there is none. Throws when it could not be told. */
+  readonly readStat: (pid: number) => ProcessStat | null
+  /** The names in its environment, `null` when they cannot be read now. */
+  readonly readEnvironNames: (pid: number) => ReadonlyArray<string> | null
+}
+
 /** Reads the table in slices, and calls back once. */
 export const readTable = (done: (reading: Reading) => void): void => {
   const beganAt = performance.now()
@@ -153,3 +163,6 @@ const listPids = (): ReadonlyArray<number> | null => {
     return null
   }
 }
+
+/** The table in `/proc`. */
+export const linux: ProcessTable = { read: readTable, readStat, readEnvironNames }
