@@ -16,6 +16,7 @@ import { child, RuntimeTest, type Script, World } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 
 const histories = 300
@@ -179,10 +180,10 @@ const history = (seed: number, faults?: Faults) =>
         const [id, jobs] = oneOf([...listed]) ?? []
         return id === undefined || jobs === undefined ? Effect.void : fork(use(jobs, id))
       })
-    const interrupted = <A, E>(started: Effect.Effect<Fiber.Fiber<A, E>>) =>
+    const interrupted = <A, E>(started: Effect.Effect<Fiber.Fiber<A, E>, never, Scope.Scope>) =>
       Effect.flatMap(started, (fiber) => fork(Effect.delay(Fiber.interrupt(fiber), below(3000))))
 
-    const actions: ReadonlyArray<() => Effect.Effect<unknown, unknown, AppProcess.Service>> = [
+    const actions: ReadonlyArray<() => Effect.Effect<unknown, unknown, AppProcess.Service | Scope.Scope>> = [
       () => start,
       () => start,
       () => start,

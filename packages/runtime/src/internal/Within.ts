@@ -21,11 +21,11 @@ export const within = <A, E, R>(
       Effect.forkDetach(Effect.interruptible(Effect.suspend(call)), { startImmediately: true }),
       (fiber) => {
         const done = fiber.pollUnsafe()
-        if (done !== undefined) return Effect.map(done, Option.some)
+        if (done !== undefined) return Effect.asSome(done)
         return restore(Effect.timeoutOption(Fiber.await(fiber), millis)).pipe(
           Effect.onInterrupt(() => Effect.sync(() => fiber.interruptUnsafe())),
           Effect.flatMap((exit) => {
-            if (Option.isSome(exit)) return Effect.map(exit.value, Option.some)
+            if (Option.isSome(exit)) return Effect.asSome(exit.value)
             fiber.interruptUnsafe()
             return Effect.succeed(Option.none<A>())
           })
