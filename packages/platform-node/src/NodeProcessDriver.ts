@@ -95,7 +95,7 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
   /** Begins to tell a leader's facts, once it is started. */
   const childOf = (request: ProcessDriver.SpawnRequest, leader: Leader.Leader): ProcessDriver.Child => {
     // In the turn of the start: the leader is there, even if it has ended, until its exit is collected.
-    const startedAt = tryReadStat(leader.pid)?.startedAt ?? 0
+    const startedAt = tryReadStat(leader.pid, table ?? linux)?.startedAt ?? 0
     const identity: Identity = { pid: leader.pid, startedAt, bootId: bootId ?? "", marker: request.marker }
     const tree = forest.plant(identity)
     leader.child.prependOnceListener("exit", () => forest.reap(tree))

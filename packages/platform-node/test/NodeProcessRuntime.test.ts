@@ -120,7 +120,7 @@ it.live("runMain takes a signal while the layer is being built for the end of th
     assert.deepStrictEqual(await run.exit, [42, null])
     const [, released, code] = run.printed().split("\n")
     assert.strictEqual(released, "released")
-    assert.match(code ?? "", /^code from failure, report none, SIG(TERM|INT), 0 listeners$/)
+    assert.match(code ?? "", /^code from a failure, report none, SIG(TERM|INT), 0 listeners$/)
     assert.strictEqual(run.complained(), "")
   }))
 
@@ -131,7 +131,7 @@ for (const [what, said] of [["fails", "the layer's own failure"], ["throws", "th
       assert.deepStrictEqual(await run.exit, [42, null])
       assert.include(run.printed(), "released")
       assert.notInclude(run.printed(), "built")
-      assert.include(run.printed(), "code from failure, report none, no signal, 0 listeners")
+      assert.include(run.printed(), "code from a failure, report none, no signal, 0 listeners")
       assert.include(run.printed() + run.complained(), said)
     }))
 }
@@ -152,7 +152,7 @@ it.live("runMain gives the report to the exit code's function, and waits for not
       "built",
       "reported",
       "released",
-      "code from value, report graceful, no signal, 0 listeners"
+      "code from a value, report graceful, no signal, 0 listeners"
     ])
   }))
 

@@ -73,15 +73,6 @@ export const readStat = (pid: number): ProcessStat | null => {
   }
 }
 
-/** As `readStat`; what could not be read counts as absent. For callers that then do nothing. */
-export const tryReadStat = (pid: number): ProcessStat | null => {
-  try {
-    return readStat(pid)
-  } catch {
-    return null
-  }
-}
-
 /** The names in an environment, or `null` when it cannot be read: another user's, a kernel thread's, or one in exec. */
 export const readEnvironNames = (pid: number): ReadonlyArray<string> | null => {
   try {
@@ -166,3 +157,12 @@ const listPids = (): ReadonlyArray<number> | null => {
 
 /** The table in `/proc`. */
 export const linux: ProcessTable = { read: readTable, readStat, readEnvironNames }
+
+/** As the table's `readStat`; what could not be read counts as absent. For callers that then do nothing. */
+export const tryReadStat = (pid: number, table: ProcessTable = linux): ProcessStat | null => {
+  try {
+    return table.readStat(pid)
+  } catch {
+    return null
+  }
+}

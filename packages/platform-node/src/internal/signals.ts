@@ -6,7 +6,7 @@
  */
 import type { Member, SignalOutcome } from "@procyon/runtime/ports/ProcessDriver"
 import { ownsGroup, type Tree } from "./forest.ts"
-import { errnoOf, isDead, type ProcessStat, type ProcessTable } from "./processTable.ts"
+import { errnoOf, isDead, type ProcessStat, type ProcessTable, tryReadStat } from "./processTable.ts"
 
 /** What became of one signal. */
 export type Outcome = Pick<SignalOutcome, "outcome" | "code">
@@ -45,7 +45,7 @@ const isRoot = process.getuid?.() === 0
 
 /** Signals as POSIX systems have them, proven by a table. Calls back within the call. */
 export const make = (table: ProcessTable): SignalTree => {
-  const ownGroup = read(table, process.pid)?.group ?? process.pid
+  const ownGroup = tryReadStat(process.pid, table)?.group ?? process.pid
   const isSignallable = (id: number): boolean => id > 1 && id !== process.pid && id !== ownGroup
 
   /** `passed`: what became of the groups signalled before; `null` for a group that is signalled one by one. */
@@ -77,14 +77,6 @@ export const make = (table: ProcessTable): SignalTree => {
       outcomes.push(ofGroup(group, signalGroup(tree, group, signal)))
     }
     done(outcomes)
-  }
-}
-
-const read = (table: ProcessTable, pid: number): ProcessStat | null => {
-  try {
-    return table.readStat(pid)
-  } catch {
-    return null
   }
 }
 

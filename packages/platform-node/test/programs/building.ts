@@ -27,10 +27,10 @@ const layer = NodeProcessRuntime.layer.pipe(
 
 const application = Console.log("built").pipe(Effect.andThen(what === "works" ? Effect.succeed("value") : Effect.never))
 
-const own: NodeProcessRuntime.RunMainOptions<string | void, string> = {
+const own: NodeProcessRuntime.RunMainOptions<string, string> = {
   exitCode: (exit, report, signal) => {
     const listeners = ["SIGINT", "SIGTERM", "SIGHUP"].reduce((count, name) => count + process.listenerCount(name), 0)
-    const outcome = Exit.isSuccess(exit) ? exit.value : "failure"
+    const outcome = Exit.isSuccess(exit) ? "a value" : "a failure"
     console.log(
       `code from ${outcome}, report ${report?.mode ?? "none"}, ${signal ?? "no signal"}, ${listeners} listeners`
     )
