@@ -3,8 +3,9 @@
  *
  * Each start blocks the event loop for as long as the system takes to copy this process, so this driver is for small and
  * short-lived applications. It sees a whole tree within these limits: a descendant that has left the session, has wiped
- * its environment and has lost its parent before any look is not found, and neither is one that has changed its user
- * under the same conditions. On other systems it sees less, and `capabilities` says so.
+ * its environment and has lost its parent before any look is not found, and neither is one that has changed its user, or
+ * lets nobody read its environment (`ssh-agent`), under the same conditions. On other systems it sees less, and
+ * `capabilities` says so: on macOS what `ps` tells, on Windows nothing, where `taskkill` ends trees. Neither was verified.
  */
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
