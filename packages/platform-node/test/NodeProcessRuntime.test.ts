@@ -11,7 +11,10 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { NodeProcessRuntime } from "../src/index.ts"
 
-const programAt = (name: string): string => fileURLToPath(new URL(`programs/${name}.ts`, import.meta.url))
+const programs = {
+  main: fileURLToPath(new URL("programs/main.ts", import.meta.url)),
+  building: fileURLToPath(new URL("programs/building.ts", import.meta.url))
+}
 
 interface Run {
   readonly child: ChildProcess
@@ -40,9 +43,9 @@ let runs = 0
 
 const start = (...args: ReadonlyArray<string>): Run => startProgram("main", ...args)
 
-const startProgram = (name: string, ...args: ReadonlyArray<string>): Run => {
+const startProgram = (name: keyof typeof programs, ...args: ReadonlyArray<string>): Run => {
   const mark = `TEST_RUN=${process.pid}-${runs++};`
-  const child = spawn(process.execPath, [programAt(name), ...args], {
+  const child = spawn(process.execPath, [programs[name], ...args], {
     env: { ...process.env, TEST_RUN: mark.slice("TEST_RUN=".length) },
     stdio: ["ignore", "pipe", "pipe"]
   })

@@ -74,13 +74,30 @@ export const readStat = (pid: number): ProcessStat | null => {
 }
 
 /** The names in an environment, or `null` when it cannot be read: another user's, a kernel thread's, or one in exec. */
-export const readEnvironNames = (pid: number): ReadonlyArray<string> | null => {
+const readEnvironNames = (pid: number): ReadonlyArray<string> | null => {
+  const text = readEnviron(`/proc/${pid}/environ`) || readEnvironOfThreads(pid)
+  return text.length === 0 ? null : text.split("\0").map((entry) => entry.split("=", 1)[0] ?? "")
+}
+
+const readEnviron = (path: string): string => {
   try {
-    const text = readAll(`/proc/${pid}/environ`)
-    return text.length === 0 ? null : text.split("\0").map((entry) => entry.split("=", 1)[0] ?? "")
+    return readAll(path)
   } catch {
-    return null
+    return ""
   }
+}
+
+/** A process whose first thread has ended has no environment to show; its other threads have. */
+const readEnvironOfThreads = (pid: number): string => {
+  try {
+    for (const thread of fs.readdirSync(`/proc/${pid}/task`)) {
+      const text = thread === String(pid) ? "" : readEnviron(`/proc/${pid}/task/${thread}/environ`)
+      if (text.length > 0) return text
+    }
+  } catch {
+    // It has ended meanwhile.
+  }
+  return ""
 }
 
 const readAll = (path: string): string => {
