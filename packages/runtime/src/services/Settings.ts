@@ -95,15 +95,45 @@ export const Current: Context.Reference<Settings> = Context.Reference<Settings>(
   defaultValue: () => defaults
 })
 
-/** Sets some of them for the layers it is provided to; the others keep their defaults. */
+/** Intervals between two doings: zero would be a loop without a pause. */
+const intervals: ReadonlySet<keyof Settings> = new Set([
+  "pollMillis",
+  "pollMaxMillis",
+  "heartbeatMillis",
+  "leaseMillis"
+])
+
+/** Every wait ends, and nothing is negative or no number; only the cap on deadlines may be left out. */
+const isSetting = (name: keyof Settings, value: number | null): boolean => {
+  if (value === null) return name === "deadlineCapMillis"
+  return isWait(value) && (value > 0 || !intervals.has(name))
+}
+
+const withDefaults = (settings: Partial<Settings>): Settings => ({
+  ...defaults,
+  ...settings,
+  outputBytes: settings.outputBytes || defaults.outputBytes,
+  outputHeadBytes: settings.outputHeadBytes || defaults.outputHeadBytes,
+  finishedOutputBytes: settings.finishedOutputBytes || defaults.finishedOutputBytes
+})
+
+/**
+ * Sets some of them for the layers it is provided to; the others keep their defaults. A value that means nothing (negative,
+ * no number, without end, an interval of zero) is a mistake in the program: building the layer dies with a `RangeError`
+ * that names the setting.
+ */
 export const layer = (settings: Partial<Settings>): Layer.Layer<never> =>
-  Layer.succeed(Current, {
-    ...defaults,
-    ...settings,
-    outputBytes: settings.outputBytes || defaults.outputBytes,
-    outputHeadBytes: settings.outputHeadBytes || defaults.outputHeadBytes,
-    finishedOutputBytes: settings.finishedOutputBytes || defaults.finishedOutputBytes
-  })
+  Layer.effect(
+    Current,
+    Effect.suspend(() => {
+      const given = withDefaults(settings)
+      const names = Object.keys(defaults) as ReadonlyArray<keyof Settings>
+      const bad = names.find((name) => !isSetting(name, given[name]))
+      return bad === undefined
+        ? Effect.succeed(given)
+        : Effect.die(new RangeError(`Settings: ${bad} has to be a bound`))
+    })
+  )
 
 const Wait = Schema.DurationFromString.check(
   Schema.makeFilter((given) => isWait(Duration.toMillis(given)) || "a duration that ends, and is not negative")
