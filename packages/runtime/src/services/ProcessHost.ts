@@ -15,7 +15,7 @@ import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
-import type { CommandSpec } from "../domain/CommandSpec.ts"
+import { type CommandSpec, fingerprint } from "../domain/CommandSpec.ts"
 import { markerPrefix } from "../domain/Identity.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ProcessId from "../domain/ProcessId.ts"
@@ -85,6 +85,8 @@ const brokenAnswers: { readonly [A in Lifecycle.Action]: Lifecycle.Event | null 
   Settle: null,
   ReportUnresolved: null
 }
+
+const encoder = new TextEncoder()
 
 const make = Effect.gen(function*() {
   const settings = yield* Settings.Current
@@ -178,6 +180,15 @@ const make = Effect.gen(function*() {
 
   const hex = () => Math.floor(random.nextDoubleUnsafe() * 0x1_0000_0000).toString(16).padStart(8, "0")
 
+  const digestKey = encoder.encode(hex() + hex() + hex() + hex())
+
+  const digestOf = (command: CommandSpec): string => {
+    const sha256 = driver.sha256()
+    sha256.update(digestKey)
+    sha256.update(encoder.encode(fingerprint(command)))
+    return sha256.digest().slice(0, 16)
+  }
+
   const makeRetention = (id: string, policy: Policy, onCap: () => void): OutputRetention.OutputRetention =>
     OutputRetention.make({
       name: id,
@@ -204,6 +215,7 @@ const make = Effect.gen(function*() {
       id,
       command,
       policy,
+      digest: digestOf(command),
       marker: `${markerPrefix}${hex()}${hex()}`,
       wholeTree: driver.capabilities.wholeTree,
       stdout: makeRetention(id, policy, onCap),

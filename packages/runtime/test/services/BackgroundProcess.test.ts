@@ -5,6 +5,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
 
@@ -582,6 +583,29 @@ law(
     assert.strictEqual(ended?.termination?.status, "completed")
     assert.strictEqual((yield* jobs.get(id)).recorded, true)
   }).pipe(Effect.scoped)
+)
+
+law(
+  "equal commands share a digest in their rows, also when only a secret differs, and another runtime has another",
+  { server: child },
+  Effect.gen(function*() {
+    const digestOf = (args: ReadonlyArray<CommandSpec.Word>) =>
+      Effect.gen(function*() {
+        const { id } = yield* (yield* jobsOf("s1")).start(run("server", args))
+        const row = yield* ProcessLedger.Service.use((ledger) => ledger.get(id))
+        return row?.command.digest
+      })
+    const one = yield* digestOf(["a", Redacted.make("x")])
+    assert.match(one ?? "", /^[0-9a-f]{16}$/)
+    assert.strictEqual(yield* digestOf(["a", Redacted.make("y")]), one)
+    assert.notStrictEqual(yield* digestOf(["b", Redacted.make("x")]), one)
+    const elsewhere = yield* Effect.provide(
+      digestOf(["a", Redacted.make("x")]),
+      RuntimeTest.layer({ children: { server: child } }),
+      { local: true }
+    )
+    assert.notStrictEqual(elsewhere, one)
+  })
 )
 
 law(

@@ -44,6 +44,8 @@ export class OwnedProcess {
   command: CommandSpec | null
   readonly summary: CommandSpecs.Summary
   readonly display: string
+  /** The same for equal commands of one runtime, and of no use outside it: see `CommandSpec.fingerprint`. */
+  readonly digest: string
   readonly policy: Policy
   readonly marker: string
   /** What its driver can see of a tree. */
@@ -106,6 +108,7 @@ export class OwnedProcess {
     readonly id: string
     readonly command: CommandSpec
     readonly policy: Policy
+    readonly digest: string
     readonly marker: string
     readonly wholeTree: WholeTree
     readonly stdout: OutputRetention
@@ -118,6 +121,7 @@ export class OwnedProcess {
     this.summary = CommandSpecs.summary(options.command)
     this.display = CommandSpecs.display(options.command)
     this.policy = options.policy
+    this.digest = options.digest
     this.marker = options.marker
     this.wholeTree = options.wholeTree
     this.stdout = options.stdout

@@ -67,7 +67,7 @@ export const make = (
     owner,
     lifetime: job.lifetime,
     status: "running",
-    command: { ...job.process.summary, digest: null },
+    command: { ...job.process.summary, digest: job.process.digest },
     title: job.process.policy.title,
     identity: null,
     startedAt: job.process.startedAt,
