@@ -1,0 +1,259 @@
+/**
+ * The running application, which can be replaced: one after the other, each with a store, an authority and instances of its
+ * own, and nothing carried over from one to the next.
+ *
+ * What is in the application's layer is built anew for each generation. What all of them share, such as the process
+ * runtime, is left open in that layer and comes from outside. A generation that was replaced may still have work running
+ * that cannot be stopped at once; it has no right to change anything any more, which is what its authority is for.
+ */
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
+import { bounded } from "../internal/Bounded.ts"
+import { CurrentActivity, type Fork, isWithin, makeFork, Right, type Revocation, upkeep } from "../internal/Right.ts"
+import * as Authority from "./Authority.ts"
+import * as RuntimeStore from "./RuntimeStore.ts"
+import * as Settings from "./Settings.ts"
+
+export { NoApplication } from "./RuntimeStore.ts"
+
+type StoreService = Context.Service.Identifier<typeof RuntimeStore.Service>
+type CurrentAuthority = Context.Service.Identifier<typeof Authority.Current>
+
+/** What every application and everything run in it has beside its own services. */
+export type Provided = StoreService | CurrentAuthority
+
+/** How a generation ended. `scope`: whether the application's own finalizers ended well, and within the shutdown budget. */
+export interface Ended {
+  readonly generation: number
+  readonly revocation: Revocation
+  readonly store: RuntimeStore.CloseReport
+  readonly scope: "closed" | "failed" | "overran"
+}
+
+export interface Generation<out S, out E> {
+  /**
+   * The store of the running application, which says its number too. `NoApplication` once this is closed.
+   */
+  readonly current: Effect.Effect<RuntimeStore.RuntimeStore, RuntimeStore.NoApplication>
+  /**
+   * Runs an effect in the running application. It stays in that one to its end, also when it is replaced meanwhile: then
+   * what it commits is discarded. A replacement does not wait for it.
+   */
+  readonly use: <A, E2, R>(
+    effect: Effect.Effect<A, E2, R>
+  ) => Effect.Effect<A, E2 | RuntimeStore.NoApplication, Exclude<R, S | Provided>>
+  /**
+   * Builds a fresh application; makes it the current one in the step that revokes all authorities of the old one; then waits
+   * for the old one's commits, closes its store, and then its layer. Answers with the number of the fresh one.
+   *
+   * When the build fails, or the caller is interrupted before it is done, the old one goes on. From then on interrupting
+   * the caller ends only its wait. Replacements run one after the other. Asked from within the old one's own work (a commit,
+   * a start or a close, a forked process), it does not wait for the old one to end.
+   */
+  readonly replace: Effect.Effect<number, E | RuntimeStore.NoApplication>
+  /**
+   * Ends the running application, for good, and interrupts a build. Once for all who ask; interrupting one ends only its
+   * wait. `None` when asked from within the application, which cannot wait for its own end.
+   */
+  readonly close: Effect.Effect<Option.Option<Ended>>
+}
+
+/** One application that runs. */
+interface Running<S> {
+  readonly number: number
+  readonly right: Right
+  readonly store: RuntimeStore.RuntimeStore
+  readonly scope: Scope.Closeable
+  readonly context: Context.Context<S | Provided>
+}
+
+interface Succession<S> {
+  readonly number: number
+  readonly old: Running<S> | undefined
+}
+
+interface Closing {
+  /** The right of the application that ran last. */
+  readonly last: Right | undefined
+  readonly done: Deferred.Deferred<Option.Option<Ended>>
+}
+
+type Restore = <A, E>(effect: Effect.Effect<A, E>) => Effect.Effect<A, E>
+
+const noApplication: Effect.Effect<never, RuntimeStore.NoApplication> = Effect.suspend(() => Effect.fail(new RuntimeStore.NoApplication()))
+
+class Generations<S, E, R> implements Generation<S, E> {
+  readonly #application: Layer.Layer<S, E, R | Provided>
+  /** Applications are built in the context this was made in, whoever asks for a replacement. */
+  readonly #context: Context.Context<R>
+  readonly #settings: Settings.Settings
+  readonly #fork: Fork
+  readonly #turn = Semaphore.makeUnsafe(1)
+  #number = 0
+  #current: Running<S> | undefined
+  #building: Fiber.Fiber<unknown, unknown> | undefined
+  #closing: Closing | undefined
+
+  constructor(
+    application: Layer.Layer<S, E, R | Provided>,
+    context: Context.Context<R>,
+    settings: Settings.Settings,
+    fork: Fork
+  ) {
+    this.#application = application
+    this.#context = Context.add(context, CurrentActivity, undefined)
+    this.#settings = settings
+    this.#fork = fork
+  }
+
+  get current(): Effect.Effect<RuntimeStore.RuntimeStore, RuntimeStore.NoApplication> {
+    return Effect.suspend(() => this.#current === undefined ? noApplication : Effect.succeed(this.#current.store))
+  }
+
+  use<A, E2, R2>(
+    effect: Effect.Effect<A, E2, R2>
+  ): Effect.Effect<A, E2 | RuntimeStore.NoApplication, Exclude<R2, S | Provided>> {
+    return Effect.suspend((): Effect.Effect<A, E2 | RuntimeStore.NoApplication, Exclude<R2, S | Provided>> =>
+      this.#current === undefined ? noApplication : Effect.provideContext(effect, this.#current.context)
+    )
+  }
+
+  get replace(): Effect.Effect<number, E | RuntimeStore.NoApplication> {
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.suspend(() => this.#closing === undefined ? restore(this.#turn.take(1)) : noApplication).pipe(
+        Effect.andThen(Effect.onError(this.#succeed(restore), () => this.#turn.release(1))),
+        Effect.flatMap(({ number, old }) => {
+          if (old === undefined) return Effect.as(this.#turn.release(1), number)
+          const ending = this.#fork(
+            Effect.ensuring(Effect.flatMap(this.#end(old), logUnclean), this.#turn.release(1))
+          )
+          return Effect.flatMap(
+            isWithin(old.right),
+            (inside) => Effect.as(inside ? Effect.void : restore(Fiber.await(ending)), number)
+          )
+        })
+      )
+    )
+  }
+
+  /** Builds an application and puts it in the place of the current one. With the turn in hand. */
+  #succeed(restore: Restore): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> {
+    return Effect.suspend((): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
+      if (this.#closing !== undefined) return noApplication
+      const fresh = this.#prepare()
+      const building = Effect.runForkWith(this.#context)(fresh.build)
+      this.#building = building
+      const asker = restore(Fiber.await(building)).pipe(Effect.onInterrupt(() => Fiber.interrupt(building)), Effect.exit)
+      return Effect.flatMap(asker, (waited) =>
+        Effect.flatMap(Fiber.await(building), (exit): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
+          this.#building = undefined
+          if (Exit.isSuccess(exit) && Exit.isSuccess(waited) && this.#closing === undefined) {
+            const old = this.#current
+            this.#current = { ...fresh, context: exit.value }
+            this.#number = fresh.number
+            old?.right.withdraw()
+            return Effect.succeed({ number: fresh.number, old })
+          }
+          const closed = this.#closing !== undefined
+          return Effect.flatMap(this.#end(fresh), (): Effect.Effect<never, E | RuntimeStore.NoApplication> => {
+            if (Exit.isFailure(waited)) return Effect.failCause(waited.cause)
+            return closed || Exit.isSuccess(exit) ? noApplication : Effect.failCause(exit.cause)
+          })
+        }))
+    })
+  }
+
+  #prepare() {
+    const number = this.#number + 1
+    const right = new Right(this.#fork, this.#settings.commitWindowMillis)
+    const store = RuntimeStore.ofRight(number, right, this.#settings.managedCloseWindowMillis)
+    const scope = Scope.makeUnsafe()
+    const provided = Context.make(RuntimeStore.Service, store).pipe(
+      Context.add(Authority.Current, Authority.ofRight(right))
+    )
+    // A memo map of its own: not even a layer that is built outside too is carried over.
+    const build = Layer.buildWithMemoMap(this.#application, Layer.makeMemoMapUnsafe(), scope).pipe(
+      Effect.provideContext(provided),
+      Effect.map((services) => Context.merge(services, provided))
+    )
+    return { number, right, store, scope, build }
+  }
+
+  #end({ number, right, scope, store }: Omit<Running<S>, "context">): Effect.Effect<Ended> {
+    return Effect.gen({ self: this }, function*() {
+      const revocation = yield* right.revoke()
+      const closed = yield* store.close
+      const ended = yield* bounded(
+        upkeep(right, Scope.close(scope, Exit.void)),
+        this.#settings.shutdownBudgetMillis
+      )
+      return {
+        generation: number,
+        revocation,
+        store: closed,
+        scope: Option.isNone(ended) ? "overran" : Exit.isSuccess(ended.value) ? "closed" : "failed"
+      }
+    })
+  }
+
+  get close(): Effect.Effect<Option.Option<Ended>> {
+    return Effect.suspend(() => {
+      const closing = this.#closing ??= this.#begin()
+      const { last } = closing
+      return Effect.flatMap(last === undefined ? Effect.succeed(false) : isWithin(last), (inside) =>
+        inside ? Effect.succeed(Option.none()) : Deferred.await(closing.done))
+    })
+  }
+
+  #begin(): Closing {
+    const last = this.#current
+    const closing = this.#closing = { last: last?.right, done: Deferred.makeUnsafe<Option.Option<Ended>>() }
+    this.#current = undefined
+    last?.right.withdraw()
+    this.#building?.interruptUnsafe()
+    this.#fork(Effect.gen({ self: this }, function*() {
+      const ended = last === undefined ? Option.none() : Option.some(yield* this.#end(last))
+      if (Option.isSome(ended)) yield* logUnclean(ended.value)
+      // A replacement that is under way ends what it replaces, or what it has built. Those in line find this closed.
+      yield* this.#turn.withPermits(1)(Effect.void)
+      yield* Deferred.succeed(closing.done, ended)
+    }))
+    return closing
+  }
+}
+
+const logUnclean = (ended: Ended): Effect.Effect<void> =>
+  ended.store.failed.length === 0 && ended.scope === "closed"
+    ? Effect.void
+    : Effect.logWarning(
+      `generation ${ended.generation} did not close cleanly: ${ended.store.failed.length} of its store, scope ${ended.scope}`
+    )
+
+/**
+ * Builds the first application, and closes the one that runs with its scope. The layer gets `RuntimeStore.Service` and
+ * `Authority.Current` of its generation; all else that it needs comes from here, for every generation. Reads `Settings` once.
+ */
+export const make = <S, E, R>(
+  application: Layer.Layer<S, E, R>
+): Effect.Effect<Generation<S, E>, E, Exclude<R, Provided> | Scope.Scope> =>
+  Effect.gen(function*() {
+    const context = yield* Effect.context<Exclude<R, Provided>>()
+    const generations = new Generations<S, E, Exclude<R, Provided>>(
+      // What `Exclude` took out of R is what every application is given.
+      application as Layer.Layer<S, E, Exclude<R, Provided> | Provided>,
+      context,
+      yield* Settings.Current,
+      yield* makeFork
+    )
+    yield* Effect.addFinalizer(() => generations.close)
+    // Nobody can have closed it yet, so there is no such failure to tell.
+    yield* Effect.catchTag(generations.replace, "NoApplication", Effect.die)
+    return generations
+  })

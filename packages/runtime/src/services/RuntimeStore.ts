@@ -1,0 +1,286 @@
+/**
+ * What the plugins of one running application share: one instance a key, made when it is first asked for, and closed with
+ * the application, the youngest first.
+ *
+ * A store belongs to one generation, and nothing in it outlives that: the next generation has a store of its own, and it is
+ * empty. Not a cache: nothing is evicted, and what should be forgotten earlier does not belong here.
+ */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import { bounded } from "../internal/Bounded.ts"
+import { isWithin, type Right, upkeep } from "../internal/Right.ts"
+import * as Authority from "./Authority.ts"
+import * as Settings from "./Settings.ts"
+
+/** There is no running application: not yet, not any more, or the action was not run inside one. */
+export class NoApplication extends Schema.TaggedError<NoApplication>()("NoApplication", {}) {
+  override get message(): string {
+    return "no application is running"
+  }
+}
+
+/** The store, and with it the generation it belongs to, is closed or about to be. Nothing was made. */
+export class StoreClosed extends Schema.TaggedError<StoreClosed>()("StoreClosed", { key: Schema.String }) {
+  override get message(): string {
+    return `the store is closed: no ${this.key}`
+  }
+}
+
+/** Names an instance, and its type. Two keys of one name are the same key, so the name carries the package's. */
+export interface Key<in out A> {
+  readonly name: string
+  /** Carries the type only. */
+  readonly _A?: (a: A) => A
+}
+
+/** A key, such as `RuntimeStore.key<Index>("@acme/search/Index")`. */
+export const key = <A>(name: string): Key<A> => ({ name })
+
+/**
+ * What came of closing things that are independent of each other. `closed` of them ended well; those in `failed` did
+ * not, or not within their window, and were then given up. `pending` is 0, unless it was asked from within something that
+ * was to be closed: then so many were not waited for.
+ */
+export interface CloseReport {
+  readonly closed: number
+  readonly failed: ReadonlyArray<{ readonly id: string; readonly reason: "failed" | "overran" }>
+  readonly pending: number
+}
+
+export interface Options {
+  /** How long closing the instance may take, in milliseconds; `managedCloseWindowMillis` by default. */
+  readonly closeWindowMillis?: number | undefined
+}
+
+export interface RuntimeStore {
+  /** The number of the generation it belongs to, from 1. */
+  readonly generation: number
+  /** The authority of the generation: revoked before anything in the store is closed. */
+  readonly authority: Authority.Authority
+  /**
+   * The instance of the key. The first who asks makes it, with a scope that is closed with the store; whoever asks
+   * meanwhile waits and gets the same. When that fails, or its asker is interrupted, the next one in line tries with a
+   * `make` of its own, so every error is one's own, and a failed creation can be tried again at any time. What was acquired
+   * by then is released first. Closing the store interrupts a creation.
+   *
+   * A `make` may ask for other keys. One that asks for its own, also by way of others, is a defect.
+   */
+  readonly getOrCreate: <A, E, R>(
+    key: Key<A>,
+    make: Effect.Effect<A, E, R>,
+    options?: Options
+  ) => Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>>
+  /**
+   * Closes the instances one after the other, the youngest first, so that each finds those it was made from. One that
+   * fails or overruns its window is named, and holds up no other. Once for all who ask; interrupting one ends only its wait.
+   */
+  readonly close: Effect.Effect<CloseReport>
+}
+
+class RuntimeStoreService extends Context.Service<RuntimeStoreService, RuntimeStore>()(
+  "@procyon/runtime/RuntimeStore"
+) {}
+export { RuntimeStoreService as Service }
+
+/** The store around this effect; `NoApplication` where there is none. For actions that may be called from anywhere. */
+export const current: Effect.Effect<RuntimeStore, NoApplication> = Effect.flatMap(
+  Effect.serviceOption(RuntimeStoreService),
+  (store) => Option.isSome(store) ? Effect.succeed(store.value) : Effect.fail(new NoApplication())
+)
+
+class Instance {
+  readonly key: string
+  readonly closeWindowMillis: number
+  readonly scope = Scope.makeUnsafe()
+  /** Done when the creation is over, whichever way. */
+  readonly settled = Deferred.makeUnsafe<void>()
+  creation: Fiber.Fiber<unknown, unknown> | undefined
+  value: Option.Option<unknown> = Option.none()
+
+  constructor(key: string, closeWindowMillis: number) {
+    this.key = key
+    this.closeWindowMillis = closeWindowMillis
+  }
+}
+
+/** The creations that this fiber is in the middle of. */
+const Creating = Context.Reference<ReadonlyArray<Instance>>("@procyon/runtime/RuntimeStore/Creating", {
+  defaultValue: () => []
+})
+
+class Store implements RuntimeStore {
+  readonly generation: number
+  readonly authority: Authority.Authority
+  readonly #right: Right
+  readonly #closeWindowMillis: number
+  readonly #instances = new Map<string, Instance>()
+  /** Those that were made, in the order in which that was done. */
+  readonly #made: Array<Instance> = []
+  #closing: Deferred.Deferred<CloseReport> | undefined
+
+  constructor(generation: number, right: Right, closeWindowMillis: number) {
+    this.generation = generation
+    this.authority = Authority.ofRight(right)
+    this.#right = right
+    this.#closeWindowMillis = closeWindowMillis
+  }
+
+  getOrCreate<A, E, R>(
+    key: Key<A>,
+    make: Effect.Effect<A, E, R>,
+    options?: Options
+  ): Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> {
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(Creating, (creating) => {
+        const attempt: Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> = Effect.suspend(() => {
+          if (this.#closing !== undefined) return Effect.fail(new StoreClosed({ key: key.name }))
+          const known = this.#instances.get(key.name)
+          if (known === undefined) {
+            const instance = new Instance(key.name, options?.closeWindowMillis ?? this.#closeWindowMillis)
+            this.#instances.set(key.name, instance)
+            return this.#create(instance, creating, make, restore)
+          }
+          // The key says what type its instance has.
+          if (Option.isSome(known.value)) return Effect.succeed(known.value.value as A)
+          if (creating.includes(known)) return Effect.die(new Error(`the creation of ${key.name} asks for itself`))
+          return Effect.flatMap(restore(Deferred.await(known.settled)), () => attempt)
+        })
+        return attempt
+      })
+    )
+  }
+
+  #create<A, E, R>(
+    instance: Instance,
+    creating: ReadonlyArray<Instance>,
+    make: Effect.Effect<A, E, R>,
+    restore: <B, E1, R1>(effect: Effect.Effect<B, E1, R1>) => Effect.Effect<B, E1, R1>
+  ): Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> {
+    const creation = Scope.provide(make, instance.scope).pipe(
+      Effect.provideService(Creating, [...creating, instance]),
+      Effect.forkDetach({ startImmediately: true })
+    )
+    return Effect.flatMap(creation, (fiber) => {
+      instance.creation = fiber
+      if (this.#closing !== undefined) fiber.interruptUnsafe()
+      const asker = restore(Fiber.await(fiber)).pipe(Effect.onInterrupt(() => Fiber.interrupt(fiber)), Effect.exit)
+      return Effect.flatMap(asker, (waited) =>
+        Effect.flatMap(Fiber.await(fiber), (exit) =>
+          this.#settle(instance, exit, Exit.isFailure(waited) ? waited.cause : undefined)))
+    })
+  }
+
+  /** `exit` is how the creation ended. `interruption`: that of its asker. */
+  #settle<A, E>(
+    instance: Instance,
+    exit: Exit.Exit<A, E>,
+    interruption: Cause.Cause<never> | undefined
+  ): Effect.Effect<A, E | StoreClosed> {
+    return Effect.suspend(() => {
+      if (Exit.isSuccess(exit) && this.#closing === undefined) {
+        instance.value = Option.some(exit.value)
+        this.#made.push(instance)
+        this.#release(instance)
+        // Made, and kept, although whoever asked for it was interrupted in the meantime.
+        return interruption === undefined ? exit : Effect.failCause(interruption)
+      }
+      return bounded(Scope.close(instance.scope, exit), instance.closeWindowMillis).pipe(
+        Effect.flatMap((ended) => isClean(ended) ? Effect.void : logUnclean(instance.key)),
+        Effect.andThen(Effect.suspend((): Effect.Effect<never, E | StoreClosed> => {
+          this.#instances.delete(instance.key)
+          this.#release(instance)
+          if (interruption !== undefined) return Effect.failCause(interruption)
+          const cut = this.#closing !== undefined && (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause))
+          return cut || Exit.isSuccess(exit)
+            ? Effect.fail(new StoreClosed({ key: instance.key }))
+            : Effect.failCause(exit.cause)
+        }))
+      )
+    })
+  }
+
+  #release(instance: Instance): void {
+    instance.creation = undefined
+    Deferred.doneUnsafe(instance.settled, Effect.void)
+  }
+
+  get close(): Effect.Effect<CloseReport> {
+    return Effect.suspend(() => {
+      const closing = this.#closing ??= this.#begin()
+      return Effect.flatMap(isWithin(this.#right), (inside) =>
+        inside
+          ? Effect.succeed({ closed: 0, failed: [], pending: this.#instances.size })
+          : Deferred.await(closing))
+    })
+  }
+
+  #begin(): Deferred.Deferred<CloseReport> {
+    const done = Deferred.makeUnsafe<CloseReport>()
+    this.#closing = done
+    this.#right.fork(Effect.flatMap(this.#closeAll(), (report) => Deferred.succeed(done, report)))
+    return done
+  }
+
+  #closeAll(): Effect.Effect<CloseReport> {
+    return Effect.gen({ self: this }, function*() {
+      yield* this.#endCreations()
+      const failed: Array<CloseReport["failed"][number]> = []
+      for (const instance of this.#made.toReversed()) {
+        const ended = yield* bounded(
+          upkeep(this.#right, Scope.close(instance.scope, Exit.void)),
+          instance.closeWindowMillis
+        )
+        if (isClean(ended)) continue
+        failed.push({ id: instance.key, reason: Option.isNone(ended) ? "overran" : "failed" })
+        yield* logUnclean(instance.key)
+      }
+      const closed = this.#made.length - failed.length
+      this.#instances.clear()
+      this.#made.length = 0
+      return { closed, failed, pending: 0 }
+    })
+  }
+
+  /** Nobody may use what they would make. Their askers answer for them, and release what was acquired. */
+  #endCreations(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const creations = [...this.#instances.values()].filter((instance) => Option.isNone(instance.value))
+      for (const instance of creations) instance.creation?.interruptUnsafe()
+      return Effect.forEach(
+        creations,
+        (instance) => Effect.timeoutOption(Deferred.await(instance.settled), 2 * instance.closeWindowMillis),
+        { concurrency: "unbounded", discard: true }
+      )
+    })
+  }
+}
+
+const isClean = (ended: Option.Option<Exit.Exit<unknown, unknown>>): boolean =>
+  Option.isSome(ended) && Exit.isSuccess(ended.value)
+
+// What a finalizer threw may hold anything, so its text is not told.
+const logUnclean = (key: string): Effect.Effect<void> => Effect.logWarning(`closing ${key} failed`)
+
+/** For `Generation`, which owns the right and closes the store. */
+export const ofRight = (generation: number, right: Right, closeWindowMillis: number): RuntimeStore =>
+  new Store(generation, right, closeWindowMillis)
+
+/** A store outside of a generation, closed with its scope after its authority was revoked. Reads `Settings` once. */
+export const make: Effect.Effect<RuntimeStore, never, Scope.Scope> = Effect.gen(function*() {
+  const settings = yield* Settings.Current
+  const authority = yield* Authority.make
+  const store = ofRight(1, Authority.rightOf(authority), settings.managedCloseWindowMillis)
+  yield* Effect.addFinalizer(() => Effect.andThen(authority.revoke, store.close))
+  return store
+})
+
+/** For tests, and for applications that are never replaced. `Generation` gives each of its applications one. */
+export const layer: Layer.Layer<RuntimeStoreService> = Layer.effect(RuntimeStoreService, make)
