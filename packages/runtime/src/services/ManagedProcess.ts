@@ -67,8 +67,8 @@ export interface ManagedProcess<out E = unknown, out R = unknown> {
   readonly start: () => Effect.Effect<void, E, R>
   /**
    * Signals the end, makes late results void, and returns promptly. Called when the registry closes; and after a start
-   * that failed, that overran (then possibly once more, when it succeeds after all) or whose starter was interrupted, so
-   * it may meet a process that has never begun. Past `managedCloseWindowMillis` it is given up.
+   * that failed, that overran or whose starter was interrupted, so it may meet a process that has never begun; and once
+   * more, when a start that could not be interrupted is over after all. Past `managedCloseWindowMillis` it is given up.
    */
   readonly close: () => Effect.Effect<void>
 }
@@ -231,7 +231,7 @@ class Registry implements ManagedProcessRegistry {
   #drop(id: string, entry: Entry, fiber: Fiber.Fiber<void, unknown>): Effect.Effect<void> {
     return Effect.suspend(() => {
       entry.phase = "failed"
-      if (fiber.pollUnsafe() === undefined) this.#closeWhenStarted(id, entry, fiber)
+      if (fiber.pollUnsafe() === undefined) this.#closeOnceOver(id, entry, fiber)
       return Effect.map(this.#tryClose(id, entry), () => {
         this.#entries.delete(id)
         this.#settle()
@@ -239,11 +239,9 @@ class Registry implements ManagedProcessRegistry {
     })
   }
 
-  /** A start that could not be interrupted may succeed when nobody waits for it any more: what it started is not ours. */
-  #closeWhenStarted(id: string, entry: Entry, fiber: Fiber.Fiber<void, unknown>): void {
-    fiber.addObserver((exit) => {
-      if (Exit.isSuccess(exit)) this.#right.fork(this.#tryClose(id, entry))
-    })
+  /** A start that cannot be interrupted goes on after the close, and may begin then what that should have ended. */
+  #closeOnceOver(id: string, entry: Entry, fiber: Fiber.Fiber<void, unknown>): void {
+    fiber.addObserver(() => this.#right.fork(this.#tryClose(id, entry)))
   }
 
   #tryClose(id: string, entry: Entry): Effect.Effect<void> {
