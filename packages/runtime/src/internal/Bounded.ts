@@ -15,11 +15,14 @@ export const bounded = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
   millis: number
 ): Effect.Effect<Option.Option<Exit.Exit<A, E>>, never, R> =>
-  Effect.flatMap(Effect.forkDetach(effect, { startImmediately: true }), (fiber) =>
-    Effect.tap(endWithin(fiber, millis), (ended) =>
-      Effect.sync(() => {
-        if (Option.isNone(ended)) fiber.interruptUnsafe()
-      })))
+  Effect.flatMap(
+    Effect.forkDetach(effect, { startImmediately: true }),
+    (fiber) =>
+      Effect.tap(endWithin(fiber, millis), (ended) =>
+        Effect.sync(() => {
+          if (Option.isNone(ended)) fiber.interruptUnsafe()
+        }))
+  )
 
 /** How the fiber ended, or nothing when it had not after `millis`. Leaves it alone. */
 export const endWithin = <A, E>(
@@ -28,7 +31,7 @@ export const endWithin = <A, E>(
 ): Effect.Effect<Option.Option<Exit.Exit<A, E>>> =>
   Effect.suspend(() => {
     const exit = fiber.pollUnsafe()
-    return exit === undefined ? Effect.timeoutOption(Fiber.await(fiber), millis) : Effect.succeed(Option.some(exit))
+    return exit === undefined ? Effect.timeoutOption(Fiber.await(fiber), millis) : Effect.succeedSome(exit)
   })
 
 /** Waits until all of them have ended, or `millis` have passed, at the cost of one timer. Leaves them alone. */

@@ -12,7 +12,14 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
-import { Activity, CurrentActivity, make as makeRight, type Revocation, type Right, Running } from "../internal/Right.ts"
+import {
+  Activity,
+  CurrentActivity,
+  make as makeRight,
+  type Revocation,
+  type Right,
+  Running
+} from "../internal/Right.ts"
 import * as Settings from "./Settings.ts"
 
 export type { Revocation } from "../internal/Right.ts"

@@ -16,7 +16,7 @@ import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import { bounded } from "../internal/Bounded.ts"
-import { CurrentActivity, type Fork, isWithin, makeFork, Right, type Revocation, upkeep } from "../internal/Right.ts"
+import { CurrentActivity, type Fork, isWithin, makeFork, type Revocation, Right, upkeep } from "../internal/Right.ts"
 import * as Authority from "./Authority.ts"
 import * as RuntimeStore from "./RuntimeStore.ts"
 import * as Settings from "./Settings.ts"
@@ -87,7 +87,9 @@ interface Closing {
 
 type Restore = <A, E>(effect: Effect.Effect<A, E>) => Effect.Effect<A, E>
 
-const noApplication: Effect.Effect<never, RuntimeStore.NoApplication> = Effect.suspend(() => Effect.fail(new RuntimeStore.NoApplication()))
+const noApplication: Effect.Effect<never, RuntimeStore.NoApplication> = Effect.suspend(() =>
+  Effect.fail(new RuntimeStore.NoApplication())
+)
 
 class Generations<S, E, R> implements Generation<S, E> {
   readonly #application: Layer.Layer<S, E, R | Provided>
@@ -150,23 +152,32 @@ class Generations<S, E, R> implements Generation<S, E> {
       const fresh = this.#prepare()
       const building = Effect.runForkWith(this.#context)(fresh.build)
       this.#building = building
-      const asker = restore(Fiber.await(building)).pipe(Effect.onInterrupt(() => Fiber.interrupt(building)), Effect.exit)
-      return Effect.flatMap(asker, (waited) =>
-        Effect.flatMap(Fiber.await(building), (exit): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
-          this.#building = undefined
-          if (Exit.isSuccess(exit) && Exit.isSuccess(waited) && this.#closing === undefined) {
-            const old = this.#current
-            this.#current = { ...fresh, context: exit.value }
-            this.#number = fresh.number
-            old?.right.withdraw()
-            return Effect.succeed({ number: fresh.number, old })
-          }
-          const closed = this.#closing !== undefined
-          return Effect.flatMap(this.#end(fresh), (): Effect.Effect<never, E | RuntimeStore.NoApplication> => {
-            if (Exit.isFailure(waited)) return Effect.failCause(waited.cause)
-            return closed || Exit.isSuccess(exit) ? noApplication : Effect.failCause(exit.cause)
-          })
-        }))
+      const asker = restore(Fiber.await(building)).pipe(
+        Effect.onInterrupt(() => Fiber.interrupt(building)),
+        Effect.exit
+      )
+      return Effect.flatMap(
+        asker,
+        (waited) =>
+          Effect.flatMap(
+            Fiber.await(building),
+            (exit): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
+              this.#building = undefined
+              if (Exit.isSuccess(exit) && Exit.isSuccess(waited) && this.#closing === undefined) {
+                const old = this.#current
+                this.#current = { ...fresh, context: exit.value }
+                this.#number = fresh.number
+                old?.right.withdraw()
+                return Effect.succeed({ number: fresh.number, old })
+              }
+              const closed = this.#closing !== undefined
+              return Effect.flatMap(this.#end(fresh), (): Effect.Effect<never, E | RuntimeStore.NoApplication> => {
+                if (Exit.isFailure(waited)) return Effect.failCause(waited.cause)
+                return closed || Exit.isSuccess(exit) ? noApplication : Effect.failCause(exit.cause)
+              })
+            }
+          )
+      )
     })
   }
 
@@ -207,8 +218,10 @@ class Generations<S, E, R> implements Generation<S, E> {
     return Effect.suspend(() => {
       const closing = this.#closing ??= this.#begin()
       const { last } = closing
-      return Effect.flatMap(last === undefined ? Effect.succeed(false) : isWithin(last), (inside) =>
-        inside ? Effect.succeed(Option.none()) : Deferred.await(closing.done))
+      return Effect.flatMap(
+        last === undefined ? Effect.succeed(false) : isWithin(last),
+        (inside) => inside ? Effect.succeedNone : Deferred.await(closing.done)
+      )
     })
   }
 

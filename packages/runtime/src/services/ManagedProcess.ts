@@ -45,7 +45,7 @@ export class RegistryClosed extends Schema.TaggedError<RegistryClosed>()("Regist
 /** `start` did not return within its window. It was interrupted, `close` was tried, and the id is free. */
 export class StartOverran extends Schema.TaggedError<StartOverran>()("StartOverran", {
   id: Schema.String,
-  windowMillis: Schema.Number
+  windowMillis: Schema.Finite
 }) {
   override get message(): string {
     return `${this.id} did not start within ${this.windowMillis} ms`

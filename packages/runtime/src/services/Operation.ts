@@ -21,7 +21,7 @@ export const Operation = Schema.Struct({
   id: Schema.String,
   owner: Schema.String,
   kind: Schema.String,
-  startedAt: Schema.Number
+  startedAt: Schema.Finite
 })
 export interface Operation extends Schema.Schema.Type<typeof Operation> {}
 
@@ -32,8 +32,8 @@ export interface Operation extends Schema.Schema.Type<typeof Operation> {}
 export class OperationActive extends Schema.TaggedError<OperationActive>()("OperationActive", {
   id: Schema.String,
   kind: Schema.String,
-  startedAt: Schema.Number,
-  limit: Schema.Number
+  startedAt: Schema.Finite,
+  limit: Schema.Natural
 }) {
   override get message(): string {
     return `${this.kind} is going on: ${this.id}`

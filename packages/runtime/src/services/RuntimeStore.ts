@@ -172,9 +172,14 @@ class Store implements RuntimeStore {
       instance.creation = fiber
       if (this.#closing !== undefined) fiber.interruptUnsafe()
       const asker = restore(Fiber.await(fiber)).pipe(Effect.onInterrupt(() => Fiber.interrupt(fiber)), Effect.exit)
-      return Effect.flatMap(asker, (waited) =>
-        Effect.flatMap(Fiber.await(fiber), (exit) =>
-          this.#settle(instance, exit, Exit.isFailure(waited) ? waited.cause : undefined)))
+      return Effect.flatMap(
+        asker,
+        (waited) =>
+          Effect.flatMap(
+            Fiber.await(fiber),
+            (exit) => this.#settle(instance, exit, Exit.isFailure(waited) ? waited.cause : undefined)
+          )
+      )
     })
   }
 

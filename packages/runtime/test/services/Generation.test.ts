@@ -19,13 +19,16 @@ const immediately = { startImmediately: true }
 const scripted = () => {
   const log: Array<string> = []
   const script: { build: Effect.Effect<unknown, string> } = { build: Effect.void }
-  const layer = Layer.effect(App, Effect.gen(function*() {
-    const store = yield* RuntimeStore.Service
-    yield* script.build
-    log.push(`built ${store.generation}`)
-    yield* Effect.addFinalizer(() => Effect.sync(() => void log.push(`closed ${store.generation}`)))
-    return { number: store.generation }
-  }))
+  const layer = Layer.effect(
+    App,
+    Effect.gen(function*() {
+      const store = yield* RuntimeStore.Service
+      yield* script.build
+      log.push(`built ${store.generation}`)
+      yield* Effect.addFinalizer(() => Effect.sync(() => void log.push(`closed ${store.generation}`)))
+      return { number: store.generation }
+    })
+  )
   return { log, script, layer: Layer.merge(layer, ManagedProcess.layerShared) }
 }
 
@@ -126,7 +129,11 @@ describe("replace", () => {
         const store = yield* RuntimeStore.Service
         const found = yield* registry.get("work")
         if (Option.isNone(found)) yield* registry.fork("work", Effect.never)
-        return { found: Option.isSome(found), registry, thing: yield* store.getOrCreate(thing, Effect.sync(() => ({}))) }
+        return {
+          found: Option.isSome(found),
+          registry,
+          thing: yield* store.getOrCreate(thing, Effect.sync(() => ({})))
+        }
       }))
       const [first, again] = [yield* ask, yield* ask]
       yield* generation.replace
@@ -216,10 +223,16 @@ describe("replace", () => {
       const generation = yield* Generation.make(layer)
       const replaced = yield* generation.use(Effect.flatMap(Authority.Current, (authority) =>
         authority.commit(Effect.tap(generation.replace, (number) =>
-          Effect.sync(() => log.push(`commit goes on, ${number} runs`))))))
+          Effect.sync(() =>
+            log.push(`commit goes on, ${number} runs`)
+          )))))
       assert.deepStrictEqual(replaced, { _tag: "Committed", value: 2 })
       yield* generation.use(ManagedProcess.Registry.use((registry) =>
-        registry.start("starter", { start: () => Effect.asVoid(generation.replace), close: () => Effect.void })
+        registry.start("starter", {
+          start: () =>
+            Effect.asVoid(generation.replace),
+          close: () => Effect.void
+        })
       ))
       yield* generation.use(ManagedProcess.Registry.use((registry) =>
         registry.fork("reload", Effect.uninterruptible(generation.replace))
@@ -351,9 +364,9 @@ describe("a facade around a job", () => {
       const generation = yield* Generation.make(ManagedProcess.layerShared)
       const server = new DevServer(jobs)
       yield* generation.use(ManagedProcess.Registry.use((registry) => registry.start("dev-server", server)))
-      const found = yield* generation.use(ManagedProcess.Registry.use((registry) =>
-        registry.get("dev-server", DevServer)
-      ))
+      const found = yield* generation.use(
+        ManagedProcess.Registry.use((registry) => registry.get("dev-server", DevServer))
+      )
       assert(Option.isSome(found))
       assert.strictEqual(found.value, server)
       yield* world.drain

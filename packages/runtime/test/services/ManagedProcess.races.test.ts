@@ -329,17 +329,19 @@ const run = (seed: number) =>
     const history = new History(seed)
     const application = Layer.merge(
       ManagedProcess.layerShared,
-      Layer.effect(EraOf, Effect.gen(function*() {
-        if (history.eras.length > 0 && history.chance() < 0.3) return yield* Effect.fail(new StartFailed())
-        yield* history.eras.length > 0 ? history.pause : Effect.void
-        const era = new Era(yield* RuntimeStore.Service)
-        history.eras.push(era)
-        return era
-      }))
+      Layer.effect(
+        EraOf,
+        Effect.gen(function*() {
+          if (history.eras.length > 0 && history.chance() < 0.3) return yield* Effect.fail(new StartFailed())
+          yield* history.eras.length > 0 ? history.pause : Effect.void
+          const era = new Era(yield* RuntimeStore.Service)
+          history.eras.push(era)
+          return era
+        })
+      )
     )
     const generation = yield* Generation.make(application)
-    const actors = yield* Effect.forEach(Array.from({ length: 6 }), () =>
-      Effect.forkChild(actor(history, generation)))
+    const actors = yield* Effect.forEach(Array.from({ length: 6 }), () => Effect.forkChild(actor(history, generation)))
     const end = history.below(60)
     for (let millis = 0; millis < end; millis++) yield* TestClock.adjust(1)
     if (history.chance() < 0.5) yield* whenQuiet(history, generation)

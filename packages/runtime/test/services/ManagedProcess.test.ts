@@ -50,35 +50,37 @@ const probe = (onClose?: Effect.Effect<unknown>) => new Probe(Effect.void, onClo
 const immediately = { startImmediately: true }
 
 describe("the types", () => {
-  type Equals<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false
-  const holds = <T extends true>(): T => true as T
+  /** Each of them fits the other, and they are not `any`, which fits everything. */
+  type Equals<A, B> = [A] extends [B] ? [B] extends [A] ? 0 extends 1 & A ? false : true : false : false
 
   it("the error of start is the process's own error type, beside the registry's refusals", () => {
     class Config extends Context.Service<Config, string>()("test/Config") {}
     const start = (registry: ManagedProcess.ManagedProcessRegistry, process: Probe<Refused, Config>) =>
       registry.start("a", process)
     type Started = ReturnType<typeof start>
-    assert.isTrue(holds<Equals<Effect.Error<Started>, Refused | ManagedProcess.Refusal>>())
-    assert.isTrue(holds<Equals<Effect.Services<Started>, Config>>())
+    const errors: Equals<Effect.Error<Started>, Refused | ManagedProcess.Refusal> = true
+    const services: Equals<Effect.Services<Started>, Config> = true
+    assert.isTrue(errors && services)
   })
 
   it("a process that cannot fail leaves the refusals alone, and those that fork can meet are two", () => {
     const start = (registry: ManagedProcess.ManagedProcessRegistry) => registry.start("a", probe())
     const fork = (registry: ManagedProcess.ManagedProcessRegistry) =>
       registry.fork("a", Effect.flatMap(Authority.Current, (authority) => authority.commit(Effect.fail("no"))))
-    assert.isTrue(holds<Equals<Effect.Error<ReturnType<typeof start>>, ManagedProcess.Refusal>>())
-    assert.isTrue(holds<
-      Equals<
-        Effect.Error<ReturnType<typeof fork>>,
-        ManagedProcess.ManagedProcessAlreadyExists | ManagedProcess.RegistryClosed
-      >
-    >())
-    assert.isTrue(holds<Equals<Effect.Services<ReturnType<typeof fork>>, never>>())
+    type Forked = ReturnType<typeof fork>
+    const started: Equals<Effect.Error<ReturnType<typeof start>>, ManagedProcess.Refusal> = true
+    const forked: Equals<
+      Effect.Error<Forked>,
+      ManagedProcess.ManagedProcessAlreadyExists | ManagedProcess.RegistryClosed
+    > = true
+    const services: Equals<Effect.Services<Forked>, never> = true
+    assert.isTrue(started && forked && services)
   })
 
   it("a lookup with a guard is typed by it", () => {
     const get = (registry: ManagedProcess.ManagedProcessRegistry) => registry.get("a", Probe<Refused>)
-    assert.isTrue(holds<Equals<Effect.Success<ReturnType<typeof get>>, Option.Option<Probe<Refused>>>>())
+    const found: Equals<Effect.Success<ReturnType<typeof get>>, Option.Option<Probe<Refused>>> = true
+    assert.isTrue(found)
   })
 })
 
@@ -461,12 +463,15 @@ describe("close", () => {
       const registry = yield* ManagedProcess.make
       const go = yield* Deferred.make<void>()
       const worker = yield* Deferred.make<Fiber.Fiber<ManagedProcess.CloseReport>>()
-      yield* registry.start("a", new Probe(
-        Effect.andThen(Deferred.await(go), registry.close).pipe(
-          Effect.forkDetach(immediately),
-          Effect.flatMap((fiber) => Deferred.succeed(worker, fiber))
+      yield* registry.start(
+        "a",
+        new Probe(
+          Effect.andThen(Deferred.await(go), registry.close).pipe(
+            Effect.forkDetach(immediately),
+            Effect.flatMap((fiber) => Deferred.succeed(worker, fiber))
+          )
         )
-      ))
+      )
       yield* Deferred.succeed(go, undefined)
       assert.deepStrictEqual(yield* Fiber.join(yield* Deferred.await(worker)), { closed: 1, failed: [], pending: 0 })
     }))
@@ -524,8 +529,10 @@ describe("fork", () => {
         seen.push(yield* Config)
         const authority = yield* Authority.Current
         seen.push((yield* authority.commit(Effect.void))._tag)
-        yield* Effect.onInterrupt(Effect.never, () =>
-          Effect.map(authority.commit(Effect.void), (late) => seen.push(late._tag)))
+        return yield* Effect.onInterrupt(
+          Effect.never,
+          () => Effect.map(authority.commit(Effect.void), (late) => seen.push(late._tag))
+        )
       })
       yield* Effect.provideService(registry.fork("a", work), Config, "config")
       assert.deepStrictEqual(yield* registry.close, { closed: 1, failed: [], pending: 0 })
@@ -536,8 +543,13 @@ describe("fork", () => {
     Effect.gen(function*() {
       const registry = yield* ManagedProcess.make
       let saved = false
-      yield* registry.fork("a", Effect.flatMap(Authority.Current, (authority) =>
-        authority.commit(Effect.andThen(Effect.sleep("3 seconds"), Effect.sync(() => saved = true)))))
+      yield* registry.fork(
+        "a",
+        Effect.flatMap(
+          Authority.Current,
+          (authority) => authority.commit(Effect.andThen(Effect.sleep("3 seconds"), Effect.sync(() => saved = true)))
+        )
+      )
       const closing = yield* Effect.forkChild(registry.close)
       yield* TestClock.adjust("2999 millis")
       assert.isUndefined(closing.pollUnsafe())

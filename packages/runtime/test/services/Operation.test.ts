@@ -70,14 +70,19 @@ describe("admit", () => {
       }
     }))
 
-  law("exactly one of many that ask at once is admitted, and its interruption lets the next one in", (operations) =>
-    Effect.gen(function*() {
-      const work = Effect.scoped(Effect.andThen(operations.admit("s1", "compact"), Effect.never))
-      const fibers = yield* Effect.forEach(Array.from({ length: 20 }), () =>
-        Effect.forkChild(work, { startImmediately: true }))
-      const waiting = fibers.filter((fiber) => fiber.pollUnsafe() === undefined)
-      assert.strictEqual(waiting.length, 1)
-      yield* Effect.forEach(waiting, (fiber) => Fiber.interrupt(fiber))
-      yield* operations.admit("s1", "compact")
-    }))
+  law(
+    "exactly one of many that ask at once is admitted, and its interruption lets the next one in",
+    (operations) =>
+      Effect.gen(function*() {
+        const work = Effect.scoped(Effect.andThen(operations.admit("s1", "compact"), Effect.never))
+        const fibers = yield* Effect.forEach(
+          Array.from({ length: 20 }),
+          () => Effect.forkChild(work, { startImmediately: true })
+        )
+        const waiting = fibers.filter((fiber) => fiber.pollUnsafe() === undefined)
+        assert.strictEqual(waiting.length, 1)
+        yield* Effect.forEach(waiting, (fiber) => Fiber.interrupt(fiber))
+        yield* operations.admit("s1", "compact")
+      })
+  )
 })

@@ -17,10 +17,13 @@ const recorder = () => {
   const say = (text: string) => Effect.sync(() => void log.push(text))
   const make = (name: string, before: Effect.Effect<unknown> = Effect.void) =>
     Effect.acquireRelease(
-      Effect.andThen(before, Effect.sync((): Thing => {
-        log.push(`made ${name}`)
-        return { name }
-      })),
+      Effect.andThen(
+        before,
+        Effect.sync((): Thing => {
+          log.push(`made ${name}`)
+          return { name }
+        })
+      ),
       () => say(`closed ${name}`),
       { interruptible: true }
     )
@@ -173,8 +176,10 @@ describe("close", () => {
       const reports: Array<RuntimeStore.CloseReport> = []
       yield* store.getOrCreate(
         key("a"),
-        Effect.acquireRelease(Effect.succeed({ name: "a" }), () =>
-          Effect.map(store.close, (report) => reports.push(report)))
+        Effect.acquireRelease(
+          Effect.succeed({ name: "a" }),
+          () => Effect.map(store.close, (report) => reports.push(report))
+        )
       )
       const [first, second] = yield* Effect.all([store.close, store.close], { concurrency: "unbounded" })
       assert.strictEqual(first, second)
