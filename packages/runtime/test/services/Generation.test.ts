@@ -158,6 +158,19 @@ describe("replace", () => {
       assert.strictEqual(first, second)
     }))
 
+  it.effect("gives every application the same of what its layer leaves open", () =>
+    Effect.gen(function*() {
+      class Outside extends Context.Service<Outside, object>()("test/Outside") {}
+      class Inside extends Context.Service<Inside, object>()("test/Inside") {}
+      const outside = {}
+      const application = Layer.effect(Inside, Outside)
+      const generation = yield* Effect.provideService(Generation.make(application), Outside, outside)
+      const first = yield* generation.use(Inside)
+      yield* generation.replace
+      assert.strictEqual(first, outside)
+      assert.strictEqual(yield* generation.use(Inside), outside)
+    }))
+
   it.effect("that fails to build leaves the old one running, and can be tried again", () =>
     Effect.gen(function*() {
       const { layer, log, script } = scripted()
@@ -287,6 +300,20 @@ describe("close", () => {
       assert.deepStrictEqual(yield* Effect.flip(generation.replace), new Generation.NoApplication())
       assert.deepStrictEqual(yield* generation.close, ended)
       assert.deepStrictEqual(log, ["built 1", "closed 1"])
+    }))
+
+  it.effect("names an application whose own finalizers fail, or hang past the shutdown budget", () =>
+    Effect.gen(function*() {
+      const endsWith = (end: Effect.Effect<void>) =>
+        Generation.make(Layer.effectDiscard(Effect.addFinalizer(() => end)))
+      const dying = yield* endsWith(Effect.die("a bug"))
+      assert.strictEqual(Option.getOrThrow(yield* dying.close).scope, "failed")
+      const hanging = yield* endsWith(Effect.never)
+      const closing = yield* Effect.forkChild(hanging.close)
+      yield* TestClock.adjust("29999 millis")
+      assert.isUndefined(closing.pollUnsafe())
+      yield* TestClock.adjust("1 millis")
+      assert.strictEqual(Option.getOrThrow(yield* Fiber.join(closing)).scope, "overran")
     }))
 
   it.effect("interrupts a build, whose asker is told that there is no application", () =>
