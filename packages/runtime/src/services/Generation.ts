@@ -55,12 +55,12 @@ export interface Generation<out S, out E> {
    *
    * When the build fails, or the caller is interrupted before it is done, the old one goes on. From then on interrupting
    * the caller ends only its wait. Replacements run one after the other. Asked from within the old one's own work (a commit,
-   * a start or a close, a forked process), it does not wait for the old one to end.
+   * a start or a close, a forked process), it does not wait for the old one to end. Asked from within a build, it is a defect.
    */
   readonly replace: Effect.Effect<number, E | RuntimeStore.NoApplication>
   /**
    * Ends the running application, for good, and interrupts a build. Once for all who ask; interrupting one ends only its
-   * wait. `None` when asked from within the application, which cannot wait for its own end.
+   * wait. `None` when asked from within the application or its build, which cannot wait for its own end.
    */
   readonly close: Effect.Effect<Option.Option<Ended>>
 }
@@ -100,7 +100,8 @@ class Generations<S, E, R> implements Generation<S, E> {
   readonly #turn = Semaphore.makeUnsafe(1)
   #number = 0
   #current: Running<S> | undefined
-  #building: Fiber.Fiber<unknown, unknown> | undefined
+  /** The right of an application that is built, and the means to interrupt that. */
+  #building: { readonly right: Right; interrupt: () => void } | undefined
   #closing: Closing | undefined
 
   constructor(
@@ -129,7 +130,7 @@ class Generations<S, E, R> implements Generation<S, E> {
 
   get replace(): Effect.Effect<number, E | RuntimeStore.NoApplication> {
     return Effect.uninterruptibleMask((restore) =>
-      Effect.suspend(() => this.#closing === undefined ? restore(this.#turn.take(1)) : noApplication).pipe(
+      this.#takeTurn(restore).pipe(
         Effect.andThen(Effect.onError(this.#succeed(restore), () => this.#turn.release(1))),
         Effect.flatMap(({ number, old }) => {
           if (old === undefined) return Effect.as(this.#turn.release(1), number)
@@ -145,13 +146,28 @@ class Generations<S, E, R> implements Generation<S, E> {
     )
   }
 
+  #takeTurn(restore: Restore): Effect.Effect<unknown, RuntimeStore.NoApplication> {
+    return Effect.suspend(() => {
+      if (this.#closing !== undefined) return noApplication
+      const turn = restore(this.#turn.take(1))
+      if (this.#building === undefined) return turn
+      return Effect.flatMap(
+        isWithin(this.#building.right),
+        (inside) => inside ? Effect.die(new Error("the build of an application asks for its replacement")) : turn
+      )
+    })
+  }
+
   /** Builds an application and puts it in the place of the current one. With the turn in hand. */
   #succeed(restore: Restore): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> {
     return Effect.suspend((): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
       if (this.#closing !== undefined) return noApplication
       const fresh = this.#prepare()
-      const building = Effect.runForkWith(this.#context)(fresh.build)
-      this.#building = building
+      // The build begins before there is a fiber to interrupt, and may ask for what needs to know of it.
+      this.#building = { right: fresh.right, interrupt: () => {} }
+      const building = Effect.runForkWith(this.#context)(upkeep(fresh.right, fresh.build))
+      this.#building.interrupt = () => building.interruptUnsafe()
+      if (this.#closing) building.interruptUnsafe()
       const asker = restore(Fiber.await(building)).pipe(
         Effect.onInterrupt(() => Fiber.interrupt(building)),
         Effect.exit
@@ -217,10 +233,10 @@ class Generations<S, E, R> implements Generation<S, E> {
   get close(): Effect.Effect<Option.Option<Ended>> {
     return Effect.suspend(() => {
       const closing = this.#closing ??= this.#begin()
-      const { last } = closing
+      const ending = [closing.last, this.#building?.right].filter((right) => right !== undefined)
       return Effect.flatMap(
-        last === undefined ? Effect.succeed(false) : isWithin(last),
-        (inside) => inside ? Effect.succeedNone : Deferred.await(closing.done)
+        Effect.forEach(ending, (right) => isWithin(right)),
+        (inside) => inside.includes(true) ? Effect.succeedNone : Deferred.await(closing.done)
       )
     })
   }
@@ -230,12 +246,12 @@ class Generations<S, E, R> implements Generation<S, E> {
     const closing = this.#closing = { last: last?.right, done: Deferred.makeUnsafe<Option.Option<Ended>>() }
     this.#current = undefined
     last?.right.withdraw()
-    this.#building?.interruptUnsafe()
+    this.#building?.interrupt()
     this.#fork(Effect.gen({ self: this }, function*() {
       const ended = last === undefined ? Option.none() : Option.some(yield* this.#end(last))
       if (Option.isSome(ended)) yield* logUnclean(ended.value)
       // A replacement that is under way ends what it replaces, or what it has built. Those in line find this closed.
-      yield* this.#turn.withPermits(1)(Effect.void)
+      yield* Effect.timeoutOption(this.#turn.withPermits(1)(Effect.void), this.#settings.shutdownBudgetMillis)
       yield* Deferred.succeed(closing.done, ended)
     }))
     return closing

@@ -264,6 +264,17 @@ describe("replace", () => {
       ])
     }))
 
+  it.effect("asked for from within a build is a defect, not a standstill", () =>
+    Effect.gen(function*() {
+      const { layer, script } = scripted()
+      const generation = yield* Generation.make(layer)
+      script.build = Effect.uninterruptible(Effect.orDie(generation.replace))
+      assert.isTrue(Exit.hasDies(yield* Effect.exit(generation.replace)))
+      assert.strictEqual((yield* generation.current).generation, 1)
+      script.build = Effect.uninterruptible(generation.close)
+      assert.deepStrictEqual(yield* Effect.flip(generation.replace), new Generation.NoApplication())
+    }))
+
   it.effect("one instance whose close hangs is given up, and the layer is closed after it", () =>
     Effect.gen(function*() {
       const { layer, log } = scripted()
@@ -328,6 +339,19 @@ describe("close", () => {
         assert.deepStrictEqual(yield* Fiber.join(fiber), new Generation.NoApplication())
       }
       assert.deepStrictEqual(log, ["built 1", "closed 1"])
+    }))
+
+  it.effect("is held up by a build that cannot be interrupted for the shutdown budget only", () =>
+    Effect.gen(function*() {
+      const { layer, script } = scripted()
+      const generation = yield* Generation.make(layer)
+      script.build = Effect.uninterruptible(Effect.sleep("1 hour"))
+      const replacing = yield* Effect.forkChild(Effect.flip(generation.replace), immediately)
+      const closing = yield* Effect.forkChild(generation.close)
+      yield* TestClock.adjust("30 seconds")
+      assert.isTrue(Option.isSome(yield* Fiber.join(closing)))
+      yield* TestClock.adjust("1 hour")
+      assert.deepStrictEqual(yield* Fiber.join(replacing), new Generation.NoApplication())
     }))
 
   it.effect("asked for from within does not wait for itself", () =>

@@ -266,6 +266,24 @@ describe("start", () => {
       yield* registry.start("a", probe())
     }))
 
+  it.effect("interrupting the starter at any step leaves a registered process, or nothing and close tried", () =>
+    Effect.gen(function*() {
+      const turns = (count: number) => Effect.forEach(Array.from({ length: count }), () => Effect.yieldNow)
+      const outcomes = new Set<string>()
+      for (let step = 0; step < 24; step++) {
+        const registry = yield* ManagedProcess.make
+        const process = new Probe(turns(8), turns(4))
+        const starting = yield* Effect.forkChild(registry.start("a", process))
+        yield* turns(step)
+        yield* Fiber.interrupt(starting)
+        const registered = Option.isSome(yield* registry.get("a"))
+        assert.include(["0,0,false", "1,0,true", "1,1,false"], `${process.calls},${registered}`, `step ${step}`)
+        outcomes.add(`${process.calls},${registered}`)
+        if (!registered) yield* registry.start("a", probe())
+      }
+      assert.strictEqual(outcomes.size, 3)
+    }))
+
   it.effect("interrupting the starter before it was let in leaves nothing", () =>
     Effect.gen(function*() {
       const registry = yield* ManagedProcess.make
