@@ -277,8 +277,9 @@ describe("start", () => {
         yield* turns(step)
         yield* Fiber.interrupt(starting)
         const registered = Option.isSome(yield* registry.get("a"))
-        assert.include(["0,0,false", "1,0,true", "1,1,false"], `${process.calls},${registered}`, `step ${step}`)
-        outcomes.add(`${process.calls},${registered}`)
+        const outcome = JSON.stringify([...process.calls, registered])
+        assert.include(["[0,0,false]", "[1,0,true]", "[1,1,false]"], outcome, `step ${step}`)
+        outcomes.add(outcome)
         if (!registered) yield* registry.start("a", probe())
       }
       assert.strictEqual(outcomes.size, 3)
