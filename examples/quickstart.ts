@@ -12,7 +12,7 @@ import {
   ShutdownBarrier
 } from "@procyon/runtime"
 import { Effect, FileSystem, Layer, Stream } from "effect"
-import * as Page from "./quickstart/page.ts"
+import * as Page from "./printing/page.ts"
 
 /** Ignoring SIGTERM is inherited; `setsid` leaves both the process group and the session. */
 const stubbornTree = `
