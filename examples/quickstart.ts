@@ -1,5 +1,7 @@
-// `npm start`: what Procyon does, in seven short scenes with real processes. Ctrl-C ends it in the right order at any
-// moment. `npm start -- --hold` leaves two jobs running at the end, to be looked at, until Ctrl-C.
+// What does Procyon do with a process, from its start to the proof that it is gone?
+//
+// Seven short scenes with real processes, also as `npm start`. Ctrl-C ends it in the right order at any moment.
+// `npm start -- --hold` leaves two jobs running at the end, to be looked at, until Ctrl-C.
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { NodeProcessDriver, NodeProcessRuntime } from "@procyon/platform-node"
 import {
