@@ -71,7 +71,8 @@ export interface RuntimeStore {
    * `make` of its own, so every error is one's own, and a failed creation can be tried again at any time. What was acquired
    * by then is released first. Closing the store interrupts a creation.
    *
-   * A `make` may ask for other keys. One that asks for its own, also by way of others, is a defect.
+   * A `make` may ask for other keys. Where that would make it wait for itself, also by way of others that are made at the
+   * same time, it is a defect.
    */
   readonly getOrCreate: <A, E, R>(
     key: Key<A>,
@@ -104,17 +105,42 @@ class Instance {
   readonly settled = Deferred.makeUnsafe<void>()
   creation: Fiber.Fiber<unknown, unknown> | undefined
   value: Option.Option<unknown> = Option.none()
+  /** What its creation waits for now; one more than once when several of its fibers do. */
+  readonly #awaited: Array<Instance> = []
 
   constructor(key: string, closeWindowMillis: number) {
     this.key = key
     this.closeWindowMillis = closeWindowMillis
   }
+
+  /** Whether its creation cannot end before that of `other` has. */
+  waitsFor(other: Instance): boolean {
+    return this === other || this.#awaited.some((instance) => instance.waitsFor(other))
+  }
+
+  waiting<A, E, R>(instance: Instance, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
+    return Effect.suspend(() => {
+      this.#awaited.push(instance)
+      return Effect.ensuring(
+        effect,
+        Effect.sync(() => {
+          this.#awaited.splice(this.#awaited.indexOf(instance), 1)
+        })
+      )
+    })
+  }
 }
 
-/** The creations that this fiber is in the middle of. */
-const Creating = Context.Reference<ReadonlyArray<Instance>>("@procyon/runtime/RuntimeStore/Creating", {
-  defaultValue: () => []
+/** The creation that this fiber is in the middle of. */
+const Creating = Context.Reference<Instance | undefined>("@procyon/runtime/RuntimeStore/Creating", {
+  defaultValue: () => undefined
 })
+
+const waiting = <A, E, R>(
+  creator: Instance | undefined,
+  instance: Instance,
+  effect: Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R> => creator === undefined ? effect : creator.waiting(instance, effect)
 
 class Store implements RuntimeStore {
   readonly generation: number
@@ -139,19 +165,21 @@ class Store implements RuntimeStore {
     options?: Options
   ): Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> {
     return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(Creating, (creating) => {
+      Effect.flatMap(Creating, (creator) => {
         const attempt: Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> = Effect.suspend(() => {
           if (this.#closing !== undefined) return Effect.fail(new StoreClosed({ key: key.name }))
           const known = this.#instances.get(key.name)
           if (known === undefined) {
             const instance = new Instance(key.name, options?.closeWindowMillis ?? this.#closeWindowMillis)
             this.#instances.set(key.name, instance)
-            return this.#create(instance, creating, make, restore)
+            return waiting(creator, instance, this.#create(instance, make, restore))
           }
           // The key says what type its instance has.
           if (Option.isSome(known.value)) return Effect.succeed(known.value.value as A)
-          if (creating.includes(known)) return Effect.die(new Error(`the creation of ${key.name} asks for itself`))
-          return Effect.flatMap(restore(Deferred.await(known.settled)), () => attempt)
+          if (creator !== undefined && known.waitsFor(creator)) {
+            return Effect.die(new Error(`the creation of ${creator.key} waits for itself`))
+          }
+          return Effect.flatMap(waiting(creator, known, restore(Deferred.await(known.settled))), () => attempt)
         })
         return attempt
       })
@@ -160,12 +188,11 @@ class Store implements RuntimeStore {
 
   #create<A, E, R>(
     instance: Instance,
-    creating: ReadonlyArray<Instance>,
     make: Effect.Effect<A, E, R>,
     restore: <B, E1, R1>(effect: Effect.Effect<B, E1, R1>) => Effect.Effect<B, E1, R1>
   ): Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> {
     const creation = Scope.provide(make, instance.scope).pipe(
-      Effect.provideService(Creating, [...creating, instance]),
+      Effect.provideService(Creating, instance),
       Effect.forkDetach({ startImmediately: true })
     )
     return Effect.flatMap(creation, (fiber) => {

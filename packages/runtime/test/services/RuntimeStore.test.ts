@@ -109,6 +109,41 @@ describe("getOrCreate", () => {
       const exit = yield* Effect.exit(ring)
       assert.isTrue(Exit.isFailure(exit) && Cause.hasDies(exit.cause))
     }))
+
+  it.effect("two creations that wait for each other are a defect of the one that closes the ring, not a standstill", () =>
+    Effect.gen(function*() {
+      const store = yield* RuntimeStore.make
+      const { make } = recorder()
+      const ask = (name: string, other: string) =>
+        store.getOrCreate(
+          key(name),
+          Effect.andThen(Effect.sleep("1 second"), store.getOrCreate(key(other), make(`${other} for ${name}`)))
+        )
+      const asking = yield* Effect.forkChild(
+        Effect.all([Effect.exit(ask("a", "b")), Effect.exit(ask("b", "a"))], { concurrency: "unbounded" })
+      )
+      yield* TestClock.adjust("1 second")
+      const [first, second] = yield* Fiber.join(asking)
+      assert.deepStrictEqual(first, Exit.succeed({ name: "b for a" }))
+      assert.isTrue(Exit.hasDies(second))
+    }))
+
+  it.effect("two creations may wait for the same third one", () =>
+    Effect.gen(function*() {
+      const store = yield* RuntimeStore.make
+      const { log, make } = recorder()
+      const third = Effect.suspend(() => store.getOrCreate(key("c"), make("c", Effect.sleep("1 second"))))
+      const asking = yield* Effect.forkChild(Effect.all([
+        store.getOrCreate(
+          key("a"),
+          Effect.all([third, third], { concurrency: "unbounded" }).pipe(Effect.map(([c]) => c))
+        ),
+        store.getOrCreate(key("b"), third)
+      ], { concurrency: "unbounded" }))
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(new Set(yield* Fiber.join(asking)).size, 1)
+      assert.deepStrictEqual(log, ["made c"])
+    }))
 })
 
 describe("close", () => {
