@@ -54,13 +54,15 @@ export interface Generation<out S, out E> {
    * for the old one's commits, closes its store, and then its layer. Answers with the number of the fresh one.
    *
    * When the build fails, or the caller is interrupted before it is done, the old one goes on. From then on interrupting
-   * the caller ends only its wait. Replacements run one after the other. Asked from within the old one's own work (a commit,
-   * a start or a close, a forked process), it does not wait for the old one to end. Asked from within a build, it is a defect.
+   * the caller ends only its wait. Builds run one after the other; the end of an old one may go on beside the next build.
+   * Asked from within the old one's own work (a commit, a start or a close, a forked process), it does not wait for the old
+   * one to end. Asked from within a build, or the clearing away of one that failed, it is a defect.
    */
   readonly replace: Effect.Effect<number, E | RuntimeStore.NoApplication>
   /**
-   * Ends the running application, for good, and interrupts a build. Once for all who ask; interrupting one ends only its
-   * wait. `None` when asked from within the application or its build, which cannot wait for its own end.
+   * Ends the running application, for good, interrupts a build, and waits for the ends of those that were replaced, for the
+   * shutdown budget. Once for all who ask; interrupting one ends only its wait. `None` when there was no application, and
+   * when asked from within one, or its build, which cannot wait for its own end.
    */
   readonly close: Effect.Effect<Option.Option<Ended>>
 }
@@ -77,6 +79,7 @@ interface Running<S> {
 interface Succession<S> {
   readonly number: number
   readonly old: Running<S> | undefined
+  readonly ending: Fiber.Fiber<void> | undefined
 }
 
 interface Closing {
@@ -102,6 +105,8 @@ class Generations<S, E, R> implements Generation<S, E> {
   #current: Running<S> | undefined
   /** The right of an application that is built, and the means to interrupt that. */
   #building: { readonly right: Right; interrupt: () => void } | undefined
+  /** The ends of those that were replaced, as long as they take. */
+  readonly #endings = new Map<Right, Fiber.Fiber<void>>()
   #closing: Closing | undefined
 
   constructor(
@@ -129,27 +134,20 @@ class Generations<S, E, R> implements Generation<S, E> {
   }
 
   get replace(): Effect.Effect<number, E | RuntimeStore.NoApplication> {
-    return Effect.uninterruptibleMask((restore) =>
-      this.#takeTurn(restore).pipe(
-        Effect.andThen(Effect.onError(this.#succeed(restore), () => this.#turn.release(1))),
-        Effect.flatMap(({ number, old }) => {
-          if (old === undefined) return Effect.as(this.#turn.release(1), number)
-          const ending = this.#fork(
-            Effect.ensuring(Effect.flatMap(this.#end(old), logUnclean), this.#turn.release(1))
-          )
-          return Effect.flatMap(
-            isWithin(old.right),
-            (inside) => Effect.as(inside ? Effect.void : restore(Fiber.await(ending)), number)
-          )
-        })
-      )
+    return Effect.flatMap(
+      this.#inTurn(Effect.uninterruptibleMask((restore) => this.#succeed(restore))),
+      ({ ending, number, old }) =>
+        ending === undefined || old === undefined ? Effect.succeed(number) : Effect.flatMap(
+          isWithin(old.right),
+          (inside) => Effect.as(inside ? Effect.void : Fiber.await(ending), number)
+        )
     )
   }
 
-  #takeTurn(restore: Restore): Effect.Effect<unknown, RuntimeStore.NoApplication> {
-    return Effect.suspend(() => {
+  #inTurn<A, E2>(effect: Effect.Effect<A, E2>): Effect.Effect<A, E2 | RuntimeStore.NoApplication> {
+    return Effect.suspend((): Effect.Effect<A, E2 | RuntimeStore.NoApplication> => {
       if (this.#closing !== undefined) return noApplication
-      const turn = restore(this.#turn.take(1))
+      const turn = this.#turn.withPermits(1)(effect)
       if (this.#building === undefined) return turn
       return Effect.flatMap(
         isWithin(this.#building.right),
@@ -158,7 +156,7 @@ class Generations<S, E, R> implements Generation<S, E> {
     })
   }
 
-  /** Builds an application and puts it in the place of the current one. With the turn in hand. */
+  /** Builds an application and puts it in the place of the current one, whose end begins. With the turn in hand. */
   #succeed(restore: Restore): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> {
     return Effect.suspend((): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
       if (this.#closing !== undefined) return noApplication
@@ -169,32 +167,52 @@ class Generations<S, E, R> implements Generation<S, E> {
       this.#building.interrupt = () => building.interruptUnsafe()
       if (this.#closing) building.interruptUnsafe()
       const asker = restore(Fiber.await(building)).pipe(
-        Effect.onInterrupt(() => Fiber.interrupt(building)),
+        Effect.onInterrupt(() =>
+          Effect.suspend(() => {
+            // What cannot be interrupted goes on, and is for nothing.
+            fresh.right.withdraw()
+            return Fiber.interrupt(building)
+          })
+        ),
         Effect.exit
       )
       return Effect.flatMap(
         asker,
-        (waited) =>
-          Effect.flatMap(
-            Fiber.await(building),
-            (exit): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
-              this.#building = undefined
-              if (Exit.isSuccess(exit) && Exit.isSuccess(waited) && this.#closing === undefined) {
-                const old = this.#current
-                this.#current = { ...fresh, context: exit.value }
-                this.#number = fresh.number
-                old?.right.withdraw()
-                return Effect.succeed({ number: fresh.number, old })
-              }
-              const closed = this.#closing !== undefined
-              return Effect.flatMap(this.#end(fresh), (): Effect.Effect<never, E | RuntimeStore.NoApplication> => {
-                if (Exit.isFailure(waited)) return Effect.failCause(waited.cause)
-                return closed || Exit.isSuccess(exit) ? noApplication : Effect.failCause(exit.cause)
-              })
-            }
-          )
+        (waited) => Effect.flatMap(Fiber.await(building), (exit) => this.#install(fresh, exit, waited))
       )
     })
+  }
+
+  /** `exit` is how the build ended, and `waited` how its asker has waited for it. */
+  #install(
+    fresh: Omit<Running<S>, "context">,
+    exit: Exit.Exit<Context.Context<S | Provided>, E>,
+    waited: Exit.Exit<unknown>
+  ): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> {
+    return Effect.suspend((): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
+      if (Exit.isSuccess(exit) && Exit.isSuccess(waited) && this.#closing === undefined) {
+        const old = this.#current
+        this.#building = undefined
+        this.#current = { ...fresh, context: exit.value }
+        this.#number = fresh.number
+        old?.right.withdraw()
+        return Effect.succeed({ number: fresh.number, old, ending: old && this.#beginEnd(old) })
+      }
+      const closed = this.#closing !== undefined
+      return Effect.flatMap(this.#end(fresh), (): Effect.Effect<never, E | RuntimeStore.NoApplication> => {
+        this.#building = undefined
+        if (Exit.isFailure(waited)) return Effect.failCause(waited.cause)
+        return closed || Exit.isSuccess(exit) ? noApplication : Effect.failCause(exit.cause)
+      })
+    })
+  }
+
+  /** Nobody has to wait for it, least of all the next replacement, which may be asked for by what is ended here. */
+  #beginEnd(old: Running<S>): Fiber.Fiber<void> {
+    const ending = this.#fork(Effect.flatMap(this.#end(old), logUnclean))
+    this.#endings.set(old.right, ending)
+    ending.addObserver(() => this.#endings.delete(old.right))
+    return ending
   }
 
   #prepare() {
@@ -233,7 +251,9 @@ class Generations<S, E, R> implements Generation<S, E> {
   get close(): Effect.Effect<Option.Option<Ended>> {
     return Effect.suspend(() => {
       const closing = this.#closing ??= this.#begin()
-      const ending = [closing.last, this.#building?.right].filter((right) => right !== undefined)
+      const ending = [closing.last, this.#building?.right, ...this.#endings.keys()].filter((right) =>
+        right !== undefined
+      )
       return Effect.flatMap(
         Effect.forEach(ending, (right) => isWithin(right)),
         (inside) => inside.includes(true) ? Effect.succeedNone : Deferred.await(closing.done)
@@ -246,12 +266,17 @@ class Generations<S, E, R> implements Generation<S, E> {
     const closing = this.#closing = { last: last?.right, done: Deferred.makeUnsafe<Option.Option<Ended>>() }
     this.#current = undefined
     last?.right.withdraw()
+    this.#building?.right.withdraw()
     this.#building?.interrupt()
     this.#fork(Effect.gen({ self: this }, function*() {
       const ended = last === undefined ? Option.none() : Option.some(yield* this.#end(last))
       if (Option.isSome(ended)) yield* logUnclean(ended.value)
-      // A replacement that is under way ends what it replaces, or what it has built. Those in line find this closed.
-      yield* Effect.timeoutOption(this.#turn.withPermits(1)(Effect.void), this.#settings.shutdownBudgetMillis)
+      // A replacement that is under way ends what it has built. Those in line find this closed.
+      const others = Effect.andThen(
+        this.#turn.withPermits(1)(Effect.void),
+        Effect.suspend(() => Fiber.awaitAll(this.#endings.values()))
+      )
+      yield* Effect.timeoutOption(others, this.#settings.shutdownBudgetMillis)
       yield* Deferred.succeed(closing.done, ended)
     }))
     return closing

@@ -8,6 +8,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as References from "effect/References"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 
@@ -18,7 +19,7 @@ const immediately = { startImmediately: true }
 /** An application that says when it comes and goes, and of which a test can make the next build do something else. */
 const scripted = () => {
   const log: Array<string> = []
-  const script: { build: Effect.Effect<unknown, string> } = { build: Effect.void }
+  const script: { build: Effect.Effect<unknown, string, Generation.Provided> } = { build: Effect.void }
   const layer = Layer.effect(
     App,
     Effect.gen(function*() {
@@ -264,6 +265,62 @@ describe("replace", () => {
       ])
     }))
 
+  it.effect("asked for by two commits of the same application, waits for neither", () =>
+    Effect.gen(function*() {
+      const generation = yield* Generation.make(scripted().layer)
+      const reload = generation.use(
+        Authority.Current.use((authority) => authority.commit(Effect.andThen(Effect.yieldNow, generation.replace)))
+      )
+      assert.deepStrictEqual(yield* Effect.all([reload, reload], { concurrency: "unbounded" }), [
+        { _tag: "Committed", value: 2 },
+        { _tag: "Committed", value: 3 }
+      ])
+    }))
+
+  it.effect("asked for by what the old one closes does not wait for itself", () =>
+    Effect.gen(function*() {
+      const { layer, log } = scripted()
+      const generation = yield* Generation.make(layer)
+      const again = Effect.acquireRelease(Effect.succeed(""), () => Effect.orDie(generation.replace))
+      yield* Effect.flatMap(
+        generation.current,
+        (store) => store.getOrCreate(RuntimeStore.key<string>("test/again"), again)
+      )
+      assert.strictEqual(yield* generation.replace, 2)
+      assert.strictEqual((yield* generation.current).generation, 3)
+      assert.deepStrictEqual(log, ["built 1", "built 2", "built 3", "closed 2", "closed 1"])
+    }))
+
+  it.effect("asked for by what a failed build clears away is a defect, not a standstill", () =>
+    Effect.gen(function*() {
+      const exits: Array<Exit.Exit<number, unknown>> = []
+      const asks = Effect.suspend(() => Effect.map(Effect.exit(generation.replace), (exit) => exits.push(exit)))
+      const failing = Effect.andThen(Effect.addFinalizer(() => asks), Effect.fail("no licence"))
+      let build: Effect.Effect<void, string, Scope.Scope> = Effect.void
+      const generation = yield* Generation.make(Layer.effectDiscard(Effect.suspend(() => build)))
+      build = failing
+      assert.strictEqual(yield* Effect.flip(generation.replace), "no licence")
+      assert.deepStrictEqual(exits.map((exit) => Exit.hasDies(exit)), [true])
+    }))
+
+  it.effect("interrupted at any step leaves the turn to the next one", () =>
+    Effect.gen(function*() {
+      const turns = (count: number) => Effect.forEach(Array.from({ length: count }), () => Effect.yieldNow)
+      const generation = yield* Generation.make(Layer.effectDiscard(turns(10)))
+      // So that a scheduler that gives others their turn does so between any two steps.
+      const jumpy = Effect.provideService(generation.replace, References.MaxOpsBeforeYield, 3)
+      for (let step = 0; step < 120; step++) {
+        const first = yield* Effect.forkChild(generation.replace, immediately)
+        const second = yield* Effect.forkChild(jumpy)
+        yield* turns(step)
+        yield* Fiber.interrupt(second)
+        yield* Fiber.join(first)
+        const third = yield* Effect.forkChild(generation.replace, immediately)
+        yield* turns(100)
+        if (third.pollUnsafe() === undefined) return assert.fail(`nobody has the turn after step ${step}`)
+      }
+    }))
+
   it.effect("asked for from within a build is a defect, not a standstill", () =>
     Effect.gen(function*() {
       const { layer, script } = scripted()
@@ -352,6 +409,49 @@ describe("close", () => {
       assert.isTrue(Option.isSome(yield* Fiber.join(closing)))
       yield* TestClock.adjust("1 hour")
       assert.deepStrictEqual(yield* Fiber.join(replacing), new Generation.NoApplication())
+    }))
+
+  it.effect("a build that cannot be interrupted commits nothing once it is for nothing", () =>
+    Effect.gen(function*() {
+      const { layer, script } = scripted()
+      const generation = yield* Generation.make(layer)
+      const commits: Array<string> = []
+      const slow = Effect.gen(function*() {
+        yield* Effect.sleep("1 hour")
+        const authority = yield* Authority.Current
+        commits.push((yield* authority.commit(Effect.void))._tag)
+      })
+      script.build = Effect.uninterruptible(slow)
+      const interrupted = yield* Effect.forkChild(generation.replace, immediately)
+      yield* Effect.forkChild(Fiber.interrupt(interrupted), immediately)
+      yield* TestClock.adjust("1 hour")
+      yield* Effect.forkChild(generation.replace, immediately)
+      const closing = yield* Effect.forkChild(generation.close, immediately)
+      yield* TestClock.adjust("1 hour")
+      yield* Fiber.join(closing)
+      assert.deepStrictEqual(commits, ["Discarded", "Discarded"])
+    }))
+
+  it.effect("waits for the end of one that was replaced, and not when asked from within that one", () =>
+    Effect.gen(function*() {
+      const { layer, log } = scripted()
+      const generation = yield* Generation.make(layer)
+      const go = yield* Deferred.make<void>()
+      const asking = yield* Effect.forkChild(
+        generation.use(
+          Authority.Current.use((authority) => authority.commit(Effect.andThen(Deferred.await(go), generation.close)))
+        ),
+        immediately
+      )
+      yield* Effect.forkChild(generation.replace, immediately)
+      assert.strictEqual((yield* generation.current).generation, 2)
+      const closing = yield* Effect.forkChild(generation.close, immediately)
+      yield* TestClock.adjust("1 second")
+      assert.isUndefined(closing.pollUnsafe())
+      yield* Deferred.succeed(go, undefined)
+      assert.deepStrictEqual(yield* Fiber.join(asking), { _tag: "Committed", value: Option.none() })
+      assert.strictEqual(Option.getOrThrow(yield* Fiber.join(closing)).generation, 2)
+      assert.deepStrictEqual(log, ["built 1", "built 2", "closed 2", "closed 1"])
     }))
 
   it.effect("asked for from within does not wait for itself", () =>
