@@ -8,6 +8,7 @@ import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
+import { warn } from "./Warning.ts"
 
 /** Runs an effect in a fiber of its own, outside of every activity. */
 export type Fork = <A>(effect: Effect.Effect<A>) => Fiber.Fiber<A>
@@ -123,7 +124,7 @@ const settle = (commits: ReadonlyArray<Running>, windowMillis: number): Effect.E
     // What undoes half a commit is given its time too.
     yield* allOver(late, windowMillis)
     const unfinished = late.filter((commit) => !commit.over).length
-    yield* Effect.logWarning(
+    yield* warn(
       `${late.length} commits outlived their authority by ${windowMillis} ms and were interrupted, ${unfinished} in vain`
     )
     return { ended: commits.length - late.length, interrupted: late.length - unfinished, unfinished }

@@ -133,6 +133,8 @@ const beginning = <A, E, R>(
           activity.over = true
           right.leave(running)
         })
+        // A scheduler may let others in between these steps, and a window pass meanwhile.
+        if (running.cut) fiber.interruptUnsafe()
       })
     )
   )

@@ -17,6 +17,7 @@ import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import { bounded } from "../internal/Bounded.ts"
 import { CurrentActivity, type Fork, isWithin, makeFork, type Revocation, Right, upkeep } from "../internal/Right.ts"
+import { warn } from "../internal/Warning.ts"
 import * as Authority from "./Authority.ts"
 import * as RuntimeStore from "./RuntimeStore.ts"
 import * as Settings from "./Settings.ts"
@@ -51,12 +52,13 @@ export interface Generation<out S, out E> {
   ) => Effect.Effect<A, E2 | RuntimeStore.NoApplication, Exclude<R, S | Provided>>
   /**
    * Builds a fresh application; makes it the current one in the step that revokes all authorities of the old one; then waits
-   * for the old one's commits, closes its store, and then its layer. Answers with the number of the fresh one.
+   * for the old one's commits, closes its store, and then its layer. Answers with the number of the fresh one, once all
+   * older ones have ended.
    *
    * When the build fails, or the caller is interrupted before it is done, the old one goes on. From then on interrupting
    * the caller ends only its wait. Builds run one after the other; the end of an old one may go on beside the next build.
-   * Asked from within the old one's own work (a commit, a start or a close, a forked process), it does not wait for the old
-   * one to end. Asked from within a build, or the clearing away of one that failed, it is a defect.
+   * Asked from within an old one's own work (a commit, a start or a close, a forked process), it does not wait for their
+   * ends. Asked from within a build, or the clearing away of one that failed, it is a defect.
    */
   readonly replace: Effect.Effect<number, E | RuntimeStore.NoApplication>
   /**
@@ -76,10 +78,10 @@ interface Running<S> {
   readonly context: Context.Context<S | Provided>
 }
 
-interface Succession<S> {
+interface Succession {
   readonly number: number
-  readonly old: Running<S> | undefined
-  readonly ending: Fiber.Fiber<void> | undefined
+  /** Of those that had not ended by then: the one that was replaced, and older ones. */
+  readonly endings: ReadonlyMap<Right, Fiber.Fiber<void>>
 }
 
 interface Closing {
@@ -136,10 +138,10 @@ class Generations<S, E, R> implements Generation<S, E> {
   get replace(): Effect.Effect<number, E | RuntimeStore.NoApplication> {
     return Effect.flatMap(
       this.#inTurn(Effect.uninterruptibleMask((restore) => this.#succeed(restore))),
-      ({ ending, number, old }) =>
-        ending === undefined || old === undefined ? Effect.succeed(number) : Effect.flatMap(
-          isWithin(old.right),
-          (inside) => Effect.as(inside ? Effect.void : Fiber.await(ending), number)
+      ({ endings, number }) =>
+        Effect.flatMap(
+          isWithinAny(endings.keys()),
+          (inside) => Effect.as(inside ? Effect.void : Fiber.awaitAll(endings.values()), number)
         )
     )
   }
@@ -157,8 +159,8 @@ class Generations<S, E, R> implements Generation<S, E> {
   }
 
   /** Builds an application and puts it in the place of the current one, whose end begins. With the turn in hand. */
-  #succeed(restore: Restore): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> {
-    return Effect.suspend((): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
+  #succeed(restore: Restore): Effect.Effect<Succession, E | RuntimeStore.NoApplication> {
+    return Effect.suspend((): Effect.Effect<Succession, E | RuntimeStore.NoApplication> => {
       if (this.#closing !== undefined) return noApplication
       const fresh = this.#prepare()
       // The build begins before there is a fiber to interrupt, and may ask for what needs to know of it.
@@ -188,15 +190,16 @@ class Generations<S, E, R> implements Generation<S, E> {
     fresh: Omit<Running<S>, "context">,
     exit: Exit.Exit<Context.Context<S | Provided>, E>,
     waited: Exit.Exit<unknown>
-  ): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> {
-    return Effect.suspend((): Effect.Effect<Succession<S>, E | RuntimeStore.NoApplication> => {
+  ): Effect.Effect<Succession, E | RuntimeStore.NoApplication> {
+    return Effect.suspend((): Effect.Effect<Succession, E | RuntimeStore.NoApplication> => {
       if (Exit.isSuccess(exit) && Exit.isSuccess(waited) && this.#closing === undefined) {
         const old = this.#current
         this.#building = undefined
         this.#current = { ...fresh, context: exit.value }
         this.#number = fresh.number
         old?.right.withdraw()
-        return Effect.succeed({ number: fresh.number, old, ending: old && this.#beginEnd(old) })
+        if (old !== undefined) this.#beginEnd(old)
+        return Effect.succeed({ number: fresh.number, endings: new Map(this.#endings) })
       }
       const closed = this.#closing !== undefined
       return Effect.flatMap(this.#end(fresh), (): Effect.Effect<never, E | RuntimeStore.NoApplication> => {
@@ -208,11 +211,10 @@ class Generations<S, E, R> implements Generation<S, E> {
   }
 
   /** Nobody has to wait for it, least of all the next replacement, which may be asked for by what is ended here. */
-  #beginEnd(old: Running<S>): Fiber.Fiber<void> {
+  #beginEnd(old: Running<S>): void {
     const ending = this.#fork(Effect.flatMap(this.#end(old), logUnclean))
     this.#endings.set(old.right, ending)
     ending.addObserver(() => this.#endings.delete(old.right))
-    return ending
   }
 
   #prepare() {
@@ -255,8 +257,8 @@ class Generations<S, E, R> implements Generation<S, E> {
         right !== undefined
       )
       return Effect.flatMap(
-        Effect.forEach(ending, (right) => isWithin(right)),
-        (inside) => inside.includes(true) ? Effect.succeedNone : Deferred.await(closing.done)
+        isWithinAny(ending),
+        (inside) => inside ? Effect.succeedNone : Deferred.await(closing.done)
       )
     })
   }
@@ -283,10 +285,13 @@ class Generations<S, E, R> implements Generation<S, E> {
   }
 }
 
+const isWithinAny = (rights: Iterable<Right>): Effect.Effect<boolean> =>
+  Effect.map(Effect.forEach(rights, (right) => isWithin(right)), (inside) => inside.includes(true))
+
 const logUnclean = (ended: Ended): Effect.Effect<void> =>
   ended.store.failed.length === 0 && ended.scope === "closed"
     ? Effect.void
-    : Effect.logWarning(
+    : warn(
       `generation ${ended.generation} did not close cleanly: ${ended.store.failed.length} of its store, scope ${ended.scope}`
     )
 

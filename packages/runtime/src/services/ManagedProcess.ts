@@ -20,6 +20,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { allEndWithin, bounded, endWithin } from "../internal/Bounded.ts"
 import { Activity, CurrentActivity, isWithin, make as makeRight, type Right, upkeep } from "../internal/Right.ts"
+import { warn } from "../internal/Warning.ts"
 import * as Authority from "./Authority.ts"
 import * as RuntimeStore from "./RuntimeStore.ts"
 import * as Settings from "./Settings.ts"
@@ -366,7 +367,7 @@ const passes = <P>(process: unknown, guard: Guard<P>): process is P =>
   isClass(guard) ? process instanceof guard : guard(process)
 
 // What a process threw may hold anything, so its text is not told.
-const logUnclosed = (id: string): Effect.Effect<void> => Effect.logWarning(`closing the managed process ${id} failed`)
+const logUnclosed = (id: string): Effect.Effect<void> => warn(`closing the managed process ${id} failed`)
 
 const logFailed = (id: string, cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Effect.logDebug(`the managed process ${id} failed: ${tagOf(cause)}`)
@@ -374,7 +375,9 @@ const logFailed = (id: string, cause: Cause.Cause<unknown>): Effect.Effect<void>
 const tagOf = (cause: Cause.Cause<unknown>): string => {
   const error = Option.getOrUndefined(Cause.findErrorOption(cause))
   if (!Cause.hasFails(cause)) return "a defect"
-  return typeof error === "object" && error !== null && "_tag" in error ? String(error._tag) : "an error"
+  return typeof error === "object" && error !== null && "_tag" in error && typeof error._tag === "string"
+    ? error._tag
+    : "an error"
 }
 
 /**

@@ -17,6 +17,7 @@ import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import { bounded } from "../internal/Bounded.ts"
 import { isWithin, type Right, upkeep } from "../internal/Right.ts"
+import { warn } from "../internal/Warning.ts"
 import * as Authority from "./Authority.ts"
 import * as Settings from "./Settings.ts"
 
@@ -299,7 +300,7 @@ const isClean = (ended: Option.Option<Exit.Exit<unknown, unknown>>): boolean =>
   Option.isSome(ended) && Exit.isSuccess(ended.value)
 
 // What a finalizer threw may hold anything, so its text is not told.
-const logUnclean = (key: string): Effect.Effect<void> => Effect.logWarning(`closing ${key} failed`)
+const logUnclean = (key: string): Effect.Effect<void> => warn(`closing ${key} failed`)
 
 /** For `Generation`, which owns the right and closes the store. */
 export const ofRight = (generation: number, right: Right, closeWindowMillis: number): RuntimeStore =>

@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Authority } from "@procyon/runtime"
+import { Authority, Settings } from "@procyon/runtime"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as References from "effect/References"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 
@@ -99,6 +100,36 @@ describe("revoke", () => {
       yield* TestClock.adjust("1 hour")
       // It was interrupted as soon as it let itself be.
       assert.deepStrictEqual(yield* Fiber.join(commit), { _tag: "Interrupted" })
+    }))
+
+  it.effect("waits for no commit whose caller was interrupted, at any step", () =>
+    Effect.gen(function*() {
+      const authority = yield* Authority.make
+      const jumpy = Effect.provideService(authority.commit(Effect.never), References.MaxOpsBeforeYield, 3)
+      for (let step = 0; step < 40; step++) {
+        const commit = yield* Effect.forkChild(jumpy)
+        for (let turn = 0; turn < step; turn++) yield* Effect.yieldNow
+        yield* Fiber.interrupt(commit)
+      }
+      assert.deepStrictEqual(yield* authority.revoke, clean)
+    }))
+
+  it.effect("coming at any step of a commit ends it, without a window too", () =>
+    Effect.gen(function*() {
+      const turns = (count: number) => Effect.forEach(Array.from({ length: count }), () => Effect.yieldNow)
+      const windowless = Settings.layer({ commitWindowMillis: 0 })
+      for (let step = 0; step < 40; step++) {
+        const authority = yield* Effect.provide(Authority.make, windowless)
+        // So that a scheduler that gives others their turn does so between any few steps.
+        const jumpy = Effect.provideService(authority.commit(Effect.never), References.MaxOpsBeforeYield, 3)
+        const commit = yield* Effect.forkChild(jumpy)
+        yield* turns(step)
+        const revoking = yield* Effect.forkChild(authority.revoke, { startImmediately: true })
+        yield* TestClock.adjust("1 second")
+        yield* turns(100)
+        assert.isDefined(revoking.pollUnsafe(), `step ${step}`)
+        assert.isDefined(commit.pollUnsafe(), `step ${step}`)
+      }
     }))
 
   it.effect("is joined by whoever asks again, with the same answer, also when the first asker is interrupted", () =>

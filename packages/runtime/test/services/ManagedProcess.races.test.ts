@@ -10,6 +10,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import * as References from "effect/References"
 import * as TestClock from "effect/testing/TestClock"
 
 const seeds = 1000
@@ -355,6 +356,8 @@ const run = (seed: number) =>
     return history
   }).pipe(
     Effect.scoped,
+    // In every other history the scheduler lets others in between any few steps, so that interruptions come anywhere.
+    seed % 2 === 0 ? Effect.provideService(References.MaxOpsBeforeYield, 3 + (seed % 16)) : (calm) => calm,
     Effect.provide(Layer.merge(
       Settings.layer({
         managedStartWindowMillis: windowMillis,

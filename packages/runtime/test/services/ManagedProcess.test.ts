@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Authority, ManagedProcess, RuntimeStore, Settings } from "@procyon/runtime"
+import { Authority, Generation, ManagedProcess, RuntimeStore, Settings } from "@procyon/runtime"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -404,6 +404,35 @@ describe("close", () => {
         ],
         pending: 0
       })
+    }))
+
+  it.effect("a logger that throws keeps nobody waiting: neither here, nor in a store, an authority or a generation", () =>
+    Effect.gen(function*() {
+      const throwing = Logger.layer([Logger.make(() => {
+        throw new Error("the disk is full")
+      })])
+      const dies = Effect.acquireRelease(Effect.succeed(""), () => Effect.die("a bug"))
+      const [authority, registry, store, generation] = yield* Effect.provide(
+        Effect.all([
+          Authority.make,
+          ManagedProcess.make,
+          RuntimeStore.make,
+          Generation.make(Layer.effectDiscard(dies))
+        ]),
+        throwing
+      )
+      yield* Effect.forkChild(authority.commit(Effect.never), immediately)
+      yield* registry.start("a", probe(Effect.die("a bug")))
+      yield* store.getOrCreate(RuntimeStore.key<string>("test/a"), dies)
+      const ends: ReadonlyArray<Effect.Effect<unknown>> = [
+        authority.revoke,
+        registry.close,
+        store.close,
+        generation.close
+      ]
+      const ending = yield* Effect.forEach(ends, (end) => Effect.forkDetach(Effect.asVoid(end)))
+      yield* TestClock.adjust("1 minute")
+      for (const fiber of ending) assert.deepStrictEqual(fiber.pollUnsafe(), Exit.void)
     }))
 
   it.effect("rejects starts from its first step on", () =>
