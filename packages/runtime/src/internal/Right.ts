@@ -149,7 +149,10 @@ export class Activity {
   readonly kind: "Commit" | "Upkeep"
   readonly right: Right
   readonly outer: Activity | undefined
-  /** Fibers that outlive what they were started in keep it in their context; it means nothing to them any more. */
+  /**
+   * Fibers that outlive what they were started in keep it in their context; it means nothing to them any more. That of
+   * forked processes, which all of a registry share, is never over.
+   */
   over = false
 
   constructor(kind: "Commit" | "Upkeep", right: Right, outer?: Activity) {

@@ -86,8 +86,8 @@ export interface ManagedProcessRegistry {
   readonly start: <E, R>(id: string, process: ManagedProcess<E, R>) => Effect.Effect<void, E | Refusal, R>
   /**
    * Runs an effect as a process, in a fiber of the registry and in the caller's context, with the registry's authority as
-   * `Authority.Current`. It begins before this returns. Over, it removes itself; when the registry closes, it is
-   * interrupted. A failure ends nothing else, and is told by a debug log with the id and the error's tag only: an effect
+   * `Authority.Current`. It begins before this returns; in a long chain of processes that fork their successors as they
+   * begin, soon after. Over, it removes itself; when the registry closes, it is interrupted. A failure ends nothing else, and is told by a debug log with the id and the error's tag only: an effect
    * whose failures matter handles them.
    */
   readonly fork: <A, E, R>(
@@ -113,8 +113,8 @@ export interface ManagedProcessRegistry {
   /**
    * Refuses new starts and revokes the registry's authority; waits for starts in progress; closes all that are left, at
    * once. One that fails or overruns is named, and holds up no other. Once for all who ask, who get the same report;
-   * interrupting one ends only its wait. Asked from within a `start`, a `close`, a forked process or a commit of this
-   * registry, it does not wait, and the report says how many are `pending`.
+   * interrupting one ends only its wait. Asked from within a `start`, a `close`, a forked process (or a fiber that one left
+   * behind) or a commit of this registry, it does not wait, and the report says how many are `pending`.
    */
   readonly close: Effect.Effect<RuntimeStore.CloseReport>
 }
@@ -151,6 +151,9 @@ class Forked implements ManagedProcess<never, never> {
   }
 }
 
+/** How many forked processes begin one within the other. Some thousands would exceed the stack. */
+const maxBeginning = 16
+
 class Registry implements ManagedProcessRegistry {
   readonly #right: Right
   readonly #authority: Authority.Authority
@@ -161,6 +164,8 @@ class Registry implements ManagedProcessRegistry {
   readonly #contexts = new WeakMap<Context.Context<never>, Context.Context<never>>()
   readonly #activity: Activity
   #starting = 0
+  /** Forked processes that begin now, one within the other, on one stack. */
+  #beginning = 0
   #settled: Deferred.Deferred<void> | undefined
   #closing: Deferred.Deferred<RuntimeStore.CloseReport> | undefined
 
@@ -267,7 +272,10 @@ class Registry implements ManagedProcessRegistry {
         if (!(entry instanceof Entry)) return Effect.fail(entry)
         // `Exclude` does not tell the compiler that adding the authority back gives all of R.
         const within = this.#contextOf(context) as Context.Context<R>
-        forked.fiber = Effect.runForkWith(within)(effect)
+        const begun = this.#beginning < maxBeginning ? effect : Effect.andThen(Effect.yieldNow, effect)
+        this.#beginning++
+        forked.fiber = Effect.runForkWith(within)(begun)
+        this.#beginning--
         forked.fiber.addObserver((exit) => {
           if (this.#entries.get(id) === entry) this.#entries.delete(id)
           if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) this.#right.fork(logFailed(id, exit.cause))

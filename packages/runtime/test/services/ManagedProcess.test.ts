@@ -656,6 +656,17 @@ describe("fork", () => {
       for (const report of reports) assert.isAbove(report.pending, 0)
     }))
 
+  it.effect("a chain of processes that fork their successors at once may be of any length", () =>
+    Effect.gen(function*() {
+      const registry = yield* ManagedProcess.make
+      let length = 0
+      const link = (): Effect.Effect<void, unknown> =>
+        Effect.suspend(() => length++ < 20_000 ? registry.fork(`link ${length}`, link()) : Effect.void)
+      yield* link()
+      while (Option.isSome(yield* registry.get("link 20000")) || length < 20_000) yield* Effect.yieldNow
+      assert.deepStrictEqual(yield* registry.close, { closed: 0, failed: [], pending: 0 })
+    }))
+
   it.effect("the interruption of whoever forked it does not reach it", () =>
     Effect.gen(function*() {
       const registry = yield* ManagedProcess.make
