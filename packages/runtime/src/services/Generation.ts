@@ -16,7 +16,9 @@ import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import { bounded } from "../internal/Bounded.ts"
+import { InstanceStore } from "../internal/InstanceStore.ts"
 import { CurrentActivity, type Fork, isWithin, makeFork, type Revocation, Right, upkeep } from "../internal/Right.ts"
+import { RightAuthority } from "../internal/RightAuthority.ts"
 import { warn } from "../internal/Warning.ts"
 import * as Authority from "./Authority.ts"
 import * as RuntimeStore from "./RuntimeStore.ts"
@@ -220,10 +222,10 @@ class Generations<S, E, R> implements Generation<S, E> {
   #prepare() {
     const number = this.#number + 1
     const right = new Right(this.#fork, this.#settings.commitWindowMillis)
-    const store = RuntimeStore.ofRight(number, right, this.#settings.managedCloseWindowMillis)
+    const store = new InstanceStore(number, right, this.#settings.managedCloseWindowMillis)
     const scope = Scope.makeUnsafe()
     const provided = Context.make(RuntimeStore.Service, store).pipe(
-      Context.add(Authority.Current, Authority.ofRight(right))
+      Context.add(Authority.Current, new RightAuthority(right))
     )
     // A memo map of its own: not even a layer that is built outside too is carried over.
     const build = Layer.buildWithMemoMap(this.#application, Layer.makeMemoMapUnsafe(), scope).pipe(

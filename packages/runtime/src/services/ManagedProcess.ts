@@ -20,6 +20,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { allEndWithin, bounded, endWithin } from "../internal/Bounded.ts"
 import { Activity, CurrentActivity, isWithin, make as makeRight, type Right, upkeep } from "../internal/Right.ts"
+import { RightAuthority, TypeId } from "../internal/RightAuthority.ts"
 import { warn } from "../internal/Warning.ts"
 import * as Authority from "./Authority.ts"
 import * as RuntimeStore from "./RuntimeStore.ts"
@@ -171,7 +172,7 @@ class Registry implements ManagedProcessRegistry {
 
   constructor(right: Right, settings: Settings.Settings) {
     this.#right = right
-    this.#authority = Authority.ofRight(right)
+    this.#authority = new RightAuthority(right)
     this.#activity = new Activity("Upkeep", right)
     this.#startWindowMillis = settings.managedStartWindowMillis
     this.#closeWindowMillis = settings.managedCloseWindowMillis
@@ -396,7 +397,7 @@ export const make: Effect.Effect<ManagedProcessRegistry, never, Scope.Scope> = E
   const settings = yield* Settings.Current
   const around = yield* Effect.serviceOption(Authority.Current)
   const right = Option.isSome(around)
-    ? Authority.rightOf(around.value).derive()
+    ? around.value[TypeId].derive()
     : yield* makeRight(settings.commitWindowMillis)
   const registry = new Registry(right, settings)
   yield* Effect.addFinalizer(() => registry.close)
