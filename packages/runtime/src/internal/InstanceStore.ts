@@ -11,7 +11,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import { bounded } from "./Bounded.ts"
-import { isWithin, type Right, upkeep } from "./Right.ts"
+import { Activity, CurrentActivity, during, isWithin, type Right } from "./Right.ts"
 import { RightAuthority } from "./RightAuthority.ts"
 import { warn } from "./Warning.ts"
 
@@ -48,6 +48,8 @@ export interface Options {
 class Instance {
   readonly key: string
   readonly closeWindowMillis: number
+  /** Its creation, and its end. */
+  readonly activity: Activity
   readonly scope = Scope.makeUnsafe()
   /** Done when the creation is over, whichever way. */
   readonly settled = Deferred.makeUnsafe<void>()
@@ -56,9 +58,10 @@ class Instance {
   /** What its creation waits for now; one more than once when several of its fibers do. */
   readonly #awaited: Array<Instance> = []
 
-  constructor(key: string, closeWindowMillis: number) {
+  constructor(key: string, closeWindowMillis: number, activity: Activity) {
     this.key = key
     this.closeWindowMillis = closeWindowMillis
+    this.activity = activity
   }
 
   /** Whether its creation cannot end before that of `other` has. */
@@ -114,12 +117,16 @@ export class InstanceStore {
     options?: Options
   ): Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> {
     return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(Creating, (creator) => {
+      Effect.flatMap(Effect.all([Creating, CurrentActivity]), ([creator, outer]) => {
         const attempt: Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> = Effect.suspend(() => {
           if (this.#closing !== undefined) return Effect.fail(new StoreClosed({ key: key.name }))
           const known = this.#instances.get(key.name)
           if (known === undefined) {
-            const instance = new Instance(key.name, options?.closeWindowMillis ?? this.#closeWindowMillis)
+            const instance = new Instance(
+              key.name,
+              options?.closeWindowMillis ?? this.#closeWindowMillis,
+              new Activity("Upkeep", this.#right, outer)
+            )
             this.#instances.set(key.name, instance)
             return waiting(creator, instance, this.#create(instance, make, restore))
           }
@@ -140,7 +147,7 @@ export class InstanceStore {
     make: Effect.Effect<A, E, R>,
     restore: <B, E1, R1>(effect: Effect.Effect<B, E1, R1>) => Effect.Effect<B, E1, R1>
   ): Effect.Effect<A, E | StoreClosed, Exclude<R, Scope.Scope>> {
-    const creation = Scope.provide(make, instance.scope).pipe(
+    const creation = during(instance.activity, Scope.provide(make, instance.scope)).pipe(
       Effect.provideService(Creating, instance),
       Effect.forkDetach({ startImmediately: true })
     )
@@ -173,7 +180,7 @@ export class InstanceStore {
         // Made, and kept, although whoever asked for it was interrupted in the meantime.
         return interruption === undefined ? exit : Effect.failCause(interruption)
       }
-      return bounded(Scope.close(instance.scope, exit), instance.closeWindowMillis).pipe(
+      return bounded(during(instance.activity, Scope.close(instance.scope, exit)), instance.closeWindowMillis).pipe(
         Effect.flatMap((ended) => isClean(ended) ? Effect.void : logUnclean(instance.key)),
         Effect.andThen(Effect.suspend((): Effect.Effect<never, E | StoreClosed> => {
           this.#instances.delete(instance.key)
@@ -216,7 +223,7 @@ export class InstanceStore {
       const failed: Array<CloseReport["failed"][number]> = []
       for (const instance of this.#made.toReversed()) {
         const ended = yield* bounded(
-          upkeep(this.#right, Scope.close(instance.scope, Exit.void)),
+          during(instance.activity, Scope.close(instance.scope, Exit.void)),
           instance.closeWindowMillis
         )
         if (isClean(ended)) continue

@@ -151,7 +151,8 @@ export class Activity {
   readonly outer: Activity | undefined
   /**
    * Fibers that outlive what they were started in keep it in their context; it means nothing to them any more. That of
-   * forked processes, which all of a registry share, is never over.
+   * forked processes, which all of a registry share, is never over. Finalizers run in the context in which they were added,
+   * so what is made and closed has one activity for both, which is over in between.
    */
   over = false
 
@@ -178,10 +179,10 @@ export const isWithin = (right: Right, kind?: Activity["kind"]): Effect.Effect<b
     return false
   })
 
-/** Runs `effect` as upkeep of what `right` belongs to. */
-export const upkeep = <A, E, R>(right: Right, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.flatMap(CurrentActivity, (outer) => {
-    const activity = new Activity("Upkeep", right, outer)
+/** Runs `effect` in the middle of `activity`, which is over afterwards, and may be taken up again. */
+export const during = <A, E, R>(activity: Activity, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.suspend(() => {
+    activity.over = false
     return Effect.ensuring(
       Effect.provideService(effect, CurrentActivity, activity),
       Effect.sync(() => {
@@ -189,6 +190,10 @@ export const upkeep = <A, E, R>(right: Right, effect: Effect.Effect<A, E, R>): E
       })
     )
   })
+
+/** Runs `effect` as upkeep of what `right` belongs to. */
+export const upkeep = <A, E, R>(right: Right, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.flatMap(CurrentActivity, (outer) => during(new Activity("Upkeep", right, outer), effect))
 
 /** Forks in the context the caller has now, outside of every activity. */
 export const makeFork: Effect.Effect<Fork> = Effect.map(

@@ -17,7 +17,16 @@ import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import { bounded } from "../internal/Bounded.ts"
 import { InstanceStore } from "../internal/InstanceStore.ts"
-import { CurrentActivity, type Fork, isWithin, makeFork, type Revocation, Right, upkeep } from "../internal/Right.ts"
+import {
+  Activity,
+  CurrentActivity,
+  during,
+  type Fork,
+  isWithin,
+  makeFork,
+  type Revocation,
+  Right
+} from "../internal/Right.ts"
 import { RightAuthority } from "../internal/RightAuthority.ts"
 import { warn } from "../internal/Warning.ts"
 import * as Authority from "./Authority.ts"
@@ -75,6 +84,8 @@ export interface Generation<out S, out E> {
 interface Running<S> {
   readonly number: number
   readonly right: Right
+  /** Its build, and the end of its scope. */
+  readonly activity: Activity
   readonly store: RuntimeStore.RuntimeStore
   readonly scope: Scope.Closeable
   readonly context: Context.Context<S | Provided>
@@ -167,7 +178,7 @@ class Generations<S, E, R> implements Generation<S, E> {
       const fresh = this.#prepare()
       // The build begins before there is a fiber to interrupt, and may ask for what needs to know of it.
       this.#building = { right: fresh.right, interrupt: () => {} }
-      const building = Effect.runForkWith(this.#context)(upkeep(fresh.right, fresh.build))
+      const building = Effect.runForkWith(this.#context)(during(fresh.activity, fresh.build))
       this.#building.interrupt = () => building.interruptUnsafe()
       if (this.#closing) building.interruptUnsafe()
       const asker = restore(Fiber.await(building)).pipe(
@@ -232,15 +243,15 @@ class Generations<S, E, R> implements Generation<S, E> {
       Effect.provideContext(provided),
       Effect.map((services) => Context.merge(services, provided))
     )
-    return { number, right, store, scope, build }
+    return { number, right, activity: new Activity("Upkeep", right), store, scope, build }
   }
 
-  #end({ number, right, scope, store }: Omit<Running<S>, "context">): Effect.Effect<Ended> {
+  #end({ activity, number, right, scope, store }: Omit<Running<S>, "context">): Effect.Effect<Ended> {
     return Effect.gen({ self: this }, function*() {
       const revocation = yield* right.revoke()
       const closed = yield* store.close
       const ended = yield* bounded(
-        upkeep(right, Scope.close(scope, Exit.void)),
+        during(activity, Scope.close(scope, Exit.void)),
         this.#settings.shutdownBudgetMillis
       )
       return {

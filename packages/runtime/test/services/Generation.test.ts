@@ -465,6 +465,24 @@ describe("close", () => {
       assert.deepStrictEqual(log, ["built 1", "closed 1"])
     }))
 
+  it.effect("asked for by a finalizer of the layer, or of an instance that a build made, does not wait for itself", () =>
+    Effect.gen(function*() {
+      const answers: Array<unknown> = []
+      const closes: Effect.Effect<void, never, Scope.Scope> = Effect.addFinalizer(() =>
+        Effect.suspend(() => Effect.map(generation.close, (ended) => answers.push(ended)))
+      )
+      const instance = RuntimeStore.key<void>("test/instance")
+      const application = Layer.effectDiscard(Effect.gen(function*() {
+        yield* closes
+        const store = yield* RuntimeStore.Service
+        yield* store.getOrCreate(instance, closes)
+      }))
+      const generation = yield* Generation.make(application)
+      const ended = Option.getOrThrow(yield* generation.close)
+      assert.deepStrictEqual([ended.store.failed, ended.scope], [[], "closed"])
+      assert.deepStrictEqual(answers, [Option.none(), Option.none()])
+    }))
+
   it.effect("comes with the end of the scope, also when the first build failed", () =>
     Effect.gen(function*() {
       const { layer, log, script } = scripted()

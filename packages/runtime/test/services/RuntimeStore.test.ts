@@ -221,6 +221,19 @@ describe("close", () => {
       assert.deepStrictEqual(first, { closed: 1, failed: [], pending: 0 })
       assert.deepStrictEqual(reports, [{ closed: 0, failed: [], pending: 1 }])
     }))
+
+  it.effect("asked for by a creation, also one that cannot be interrupted, does not wait for that", () =>
+    Effect.gen(function*() {
+      const store = yield* RuntimeStore.make
+      const { log, make } = recorder()
+      const reports: Array<RuntimeStore.CloseReport> = []
+      const closes = Effect.map(store.close, (report) => reports.push(report))
+      const creation = Effect.uninterruptible(Effect.andThen(closes, make("a")))
+      assert.strictEqual((yield* Effect.flip(store.getOrCreate(key("a"), creation)))._tag, "StoreClosed")
+      assert.deepStrictEqual(reports, [{ closed: 0, failed: [], pending: 1 }])
+      assert.deepStrictEqual(yield* store.close, { closed: 0, failed: [], pending: 0 })
+      assert.deepStrictEqual(log, ["made a", "closed a"])
+    }))
 })
 
 describe("current", () => {
