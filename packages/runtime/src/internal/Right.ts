@@ -191,10 +191,6 @@ export const during = <A, E, R>(activity: Activity, effect: Effect.Effect<A, E, 
     )
   })
 
-/** Runs `effect` as upkeep of what `right` belongs to. */
-export const upkeep = <A, E, R>(right: Right, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.flatMap(CurrentActivity, (outer) => during(new Activity("Upkeep", right, outer), effect))
-
 /** Forks in the context the caller has now, outside of every activity. */
 export const makeFork: Effect.Effect<Fork> = Effect.map(
   Effect.context<never>(),

@@ -19,7 +19,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { allEndWithin, bounded, endWithin } from "../internal/Bounded.ts"
-import { Activity, CurrentActivity, isWithin, make as makeRight, type Right, upkeep } from "../internal/Right.ts"
+import { Activity, CurrentActivity, during, isWithin, make as makeRight, type Right } from "../internal/Right.ts"
 import { RightAuthority, TypeId } from "../internal/RightAuthority.ts"
 import { warn } from "../internal/Warning.ts"
 import * as Authority from "./Authority.ts"
@@ -133,6 +133,8 @@ class Entry {
   phase: "starting" | "started" | "failed" = "starting"
   /** It asked to be removed before its start had returned. */
   removed = false
+  /** Its start, and its close. */
+  activity: Activity | undefined
 
   constructor(process: ManagedProcess) {
     this.process = process
@@ -184,7 +186,7 @@ class Registry implements ManagedProcessRegistry {
         const entry = this.#reserve(id, process)
         if (!(entry instanceof Entry)) return Effect.fail(entry)
         const starting = Effect.forkDetach(
-          upkeep(this.#right, Effect.suspend(() => process.start())),
+          this.#upkeep(entry, Effect.suspend(() => process.start())),
           { startImmediately: true }
         )
         return Effect.flatMap(starting, (fiber) => this.#await(id, entry, fiber, restore))
@@ -364,7 +366,14 @@ class Registry implements ManagedProcessRegistry {
   }
 
   #closeOf(entry: Entry): Effect.Effect<void> {
-    return upkeep(this.#right, Effect.suspend(() => entry.process.close()))
+    return this.#upkeep(entry, Effect.suspend(() => entry.process.close()))
+  }
+
+  #upkeep<A, E, R>(entry: Entry, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
+    return Effect.flatMap(
+      CurrentActivity,
+      (outer) => during(entry.activity ??= new Activity("Upkeep", this.#right, outer), effect)
+    )
   }
 }
 

@@ -11,6 +11,7 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as References from "effect/References"
 import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 
 class Refused extends Schema.TaggedError<Refused>()("Refused", { why: Schema.String }) {}
@@ -504,6 +505,23 @@ describe("close", () => {
       assert.deepStrictEqual(yield* registry.close, { closed: 3, failed: [], pending: 0 })
       assert.deepStrictEqual(reports, Array.from({ length: 3 }, () => ({ closed: 0, failed: [], pending: 3 })))
       assert.deepStrictEqual([...closers, starter].map(({ closed }) => closed), [1, 1, 1])
+    }))
+
+  it.effect("does not wait for itself when a finalizer asks, of a scope that a process opens and closes", () =>
+    Effect.gen(function*() {
+      const registry = yield* ManagedProcess.make
+      const reports: Array<ManagedProcess.CloseReport> = []
+      const scope = yield* Scope.make()
+      const close = Effect.map(registry.close, (report) => reports.push(report))
+      yield* registry.start(
+        "a",
+        new Probe(
+          Scope.provide(Effect.addFinalizer(() => close), scope),
+          Scope.close(scope, Exit.void)
+        )
+      )
+      assert.deepStrictEqual(yield* registry.close, { closed: 1, failed: [], pending: 0 })
+      assert.deepStrictEqual(reports, [{ closed: 0, failed: [], pending: 1 }])
     }))
 
   it.effect("a worker that a start left behind waits for it like anybody else", () =>
