@@ -3,8 +3,9 @@
  *
  * Each start blocks the event loop for as long as the system takes to copy this process, so this driver is for small and
  * short-lived applications. It sees a whole tree within these limits: a descendant that has left the session, has wiped
- * its environment and has lost its parent before any look is not found, and neither is one that has changed its user
- * under the same conditions. On other systems it sees less, and `capabilities` says so.
+ * its environment and has lost its parent before any look is not found, and neither is one that has changed its user, or
+ * lets nobody read its environment (`ssh-agent`), under the same conditions. On other systems it sees less, and
+ * `capabilities` says so: on macOS what `ps` tells, on Windows nothing, where `taskkill` ends trees. Neither was verified.
  */
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
@@ -17,23 +18,30 @@ import * as FifoPool from "./internal/fifoPool.ts"
 import * as Forest from "./internal/forest.ts"
 import * as Leader from "./internal/leader.ts"
 import * as Look from "./internal/look.ts"
-import { readBootId, tryReadStat } from "./internal/processTable.ts"
-import { signalTree } from "./internal/signals.ts"
+import { linux, type ProcessTable, readBootId, tryReadStat } from "./internal/processTable.ts"
+import * as PsTable from "./internal/psTable.ts"
+import * as Signals from "./internal/signals.ts"
 import * as StartQueue from "./internal/startQueue.ts"
+import * as Taskkill from "./internal/taskkill.ts"
 
 /** How long an interrupted start kills and looks again, in milliseconds, before it gives up on a tree that will not end. */
 const endingMillis = 3_000
 
-const capabilitiesOf = (bootId: string | null): ProcessDriver.Capabilities => {
-  const hasTable = bootId !== null
+/** The table of this machine, `null` where none can be read. */
+const findTable = (bootId: string | null): ProcessTable | null => {
+  if (bootId !== null) return linux
+  return isWindows ? null : PsTable.find()
+}
+
+const capabilitiesOf = (bootId: string | null, table: ProcessTable | null): ProcessDriver.Capabilities => {
   // Where `/proc` hides the processes of others (`hidepid`), a member that changes its user is not seen any more.
-  const seesAll = hasTable && fs.existsSync("/proc/1/stat")
+  const seesAll = bootId !== null && fs.existsSync("/proc/1/stat")
   return {
     platform: process.platform,
-    processTable: hasTable,
-    sessions: hasTable,
-    marker: hasTable,
-    wholeTree: seesAll ? "verified" : process.platform === "win32" ? "none" : "group-only",
+    processTable: table !== null,
+    sessions: table === linux || (table !== null && PsTable.hasSessions),
+    marker: table === linux,
+    wholeTree: seesAll ? "verified" : isWindows ? "none" : "group-only",
     pty: false
   }
 }
@@ -44,8 +52,10 @@ const capabilitiesOf = (bootId: string | null): ProcessDriver.Capabilities => {
  */
 export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope> = Effect.gen(function*() {
   const bootId = readBootId()
-  const forest = Forest.make(bootId)
-  const looker = Look.make(forest)
+  const table = findTable(bootId)
+  const forest = Forest.make(bootId, table ?? linux)
+  const looker = Look.make(forest, (table ?? linux).read)
+  const signalTree = isWindows ? Taskkill.make() : Signals.make(table ?? linux)
   const queue = StartQueue.make()
   const fifos = FifoPool.make()
   const open = new Set<Leader.Leader>()
@@ -63,10 +73,11 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
     Effect.callback((resume) => looker.look(roots, (looks) => resume(Effect.succeed(looks))))
 
   const signal: ProcessDriver.ProcessDriver["signal"] = (root, targets, signal) =>
-    Effect.sync(() => {
+    Effect.callback((resume) => {
       forest.adopt(root)
       const tree = forest.find(root)
-      return tree === undefined ? [] : signalTree(tree, targets.members, targets.groups ?? [], signal)
+      if (tree === undefined) return resume(Effect.succeed([]))
+      signalTree(tree, targets.members, targets.groups ?? [], signal, (told) => resume(Effect.succeed(told)))
     })
 
   /** Ends a tree that nobody will hear of. */
@@ -85,7 +96,7 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
   /** Begins to tell a leader's facts, once it is started. */
   const childOf = (request: ProcessDriver.SpawnRequest, leader: Leader.Leader): ProcessDriver.Child => {
     // In the turn of the start: the leader is there, even if it has ended, until its exit is collected.
-    const startedAt = tryReadStat(leader.pid)?.startedAt ?? 0
+    const startedAt = tryReadStat(leader.pid, table ?? linux)?.startedAt ?? 0
     const identity: Identity = { pid: leader.pid, startedAt, bootId: bootId ?? "", marker: request.marker }
     const tree = forest.plant(identity)
     leader.child.prependOnceListener("exit", () => forest.reap(tree))
@@ -153,7 +164,7 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
   }
 
   return {
-    capabilities: capabilitiesOf(bootId),
+    capabilities: capabilitiesOf(bootId, table),
     spawn: (request) =>
       Effect.suspend(() => {
         const starting = begin(request)
@@ -185,6 +196,8 @@ interface Starting {
   readonly await: (resume: (answer: Answer) => void) => void
   readonly undo: Effect.Effect<void>
 }
+
+const isWindows = process.platform === "win32"
 
 // An open FIFO is opened again through /proc/self/fd, which other systems have not.
 const hasFifos = process.platform === "linux"

@@ -56,14 +56,8 @@ const defaultExitCode = <A, E>(
 ): number => {
   const number = signals.find((name) => name === signal)
   if (number !== undefined) return 128 + signalNumbers[number]
-  if (Exit.isFailure(exit)) return exitCodeOf(exit.cause)
+  if (Exit.isFailure(exit)) return Runtime.getErrorExitCode(Cause.squash(exit.cause))
   return report === null || report.clean ? 0 : 1
-}
-
-const exitCodeOf = (cause: Cause.Cause<unknown>): number => {
-  const error = Cause.squash(cause)
-  const code = error instanceof Error ? error[Runtime.errorExitCode] : undefined
-  return code ?? 1
 }
 
 /**
@@ -83,26 +77,29 @@ export const runMain = <A, E, R, LE>(
   let signal: NodeJS.Signals | null = null
   let outcome: Exit.Exit<A, E | LE> = Exit.interrupt()
 
-  const main: Effect.Effect<A, E | LE> = Effect.gen(function*() {
-    const scope = yield* Scope.make()
-    const context = yield* Layer.buildWithScope(runtimeLayer, scope).pipe(
-      Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
-    )
-    const service = Context.get(context, ShutdownBarrier.Service)
-    barrier = service
-    return yield* Effect.provide(application, context).pipe(
-      Effect.onExit((exit) =>
-        service.shutdown().pipe(
-          Effect.tap((told) =>
-            Effect.sync(() => {
-              report = told
-            })
-          ),
-          Effect.andThen(Scope.close(scope, exit))
+  // Interruptible only where something is there to answer an interruption: it may come between any two steps.
+  const main = Effect.uninterruptibleMask((restore): Effect.Effect<A, E | LE> =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const context = yield* restore(Layer.buildWithScope(runtimeLayer, scope)).pipe(
+        Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+      )
+      const service = Context.get(context, ShutdownBarrier.Service)
+      barrier = service
+      return yield* restore(Effect.provide(application, context)).pipe(
+        Effect.onExit((exit) =>
+          service.shutdown().pipe(
+            Effect.tap((told) =>
+              Effect.sync(() => {
+                report = told
+              })
+            ),
+            Effect.andThen(Scope.close(scope, exit))
+          )
         )
       )
-    )
-  })
+    })
+  )
 
   Runtime.makeRunMain(({ fiber, teardown }) => {
     const onSignal = (received: NodeJS.Signals): void => {

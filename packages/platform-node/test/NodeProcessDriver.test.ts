@@ -6,7 +6,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
-import { execFileSync, spawn } from "node:child_process"
+import { execFileSync, spawn, spawnSync } from "node:child_process"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
@@ -28,6 +28,22 @@ const isRoot = process.getuid?.() === 0
 
 const sameCommand = exec("seq", ["1", "20000"])
 const sameOutput = execFileSync("seq", ["1", "20000"])
+
+const hasPython = spawnSync("python3", ["--version"]).status === 0
+
+// In a session of its own, its parents gone. Tells its pid when its first thread is about to end.
+const threadedDaemon = `
+import ctypes, os, sys, threading, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+os.dup2(os.open("/dev/null", os.O_RDWR), 1)
+os.dup2(1, 2)
+threading.Thread(target=time.sleep, args=(300,)).start()
+with open(sys.argv[1] + ".new", "w") as file: file.write(str(os.getpid()))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+ctypes.CDLL(None).pthread_exit(None)
+`
 
 const turn = Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
 
@@ -187,6 +203,25 @@ describe("NodeProcessDriver", () => {
           yield* job.child.closeStdin()
           yield* job.exit
           assert.strictEqual(job.out.text.slice(0, 64), sha256(bytes))
+        })
+      ))
+
+    it.live("is at its end also for who opens it by name when it is closed, and gives what was written before", () =>
+      withDriver((driver) =>
+        Effect.gen(function*() {
+          const before = openDescriptors()
+          const go = path.join(yield* temporary, "go")
+          const script = `while [ ! -e ${go} ]; do sleep 0.01; done; cat /dev/stdin`
+          for (const text of ["hello", ""]) {
+            const job = yield* start(driver, shell(script, { stdin: "open" }), { merged: true })
+            assert.strictEqual(yield* job.child.write(Buffer.from(text)), text.length)
+            yield* job.child.closeStdin({ now: text === "" })
+            fs.writeFileSync(go, "")
+            assert.deepStrictEqual(yield* job.exit, { code: 0, signal: null })
+            assert.strictEqual(job.out.text, text)
+            fs.rmSync(go)
+          }
+          yield* until("the descriptors are closed", () => openDescriptors() === before)
         })
       ))
 
@@ -424,6 +459,22 @@ describe("NodeProcessDriver", () => {
       30_000
     )
 
+    it.live("makes new FIFOs when the directory of the others was removed", () =>
+      Effect.scoped(Effect.gen(function*() {
+        const directory = yield* temporary
+        yield* withVariable("TMPDIR", directory)
+        yield* withDriver((driver) =>
+          Effect.gen(function*() {
+            for (let round = 0; round < 3; round++) {
+              const job = yield* start(driver, shell("echo one >/dev/stdout"))
+              assert.deepStrictEqual(yield* job.exit, { code: 0, signal: null })
+              assert.strictEqual(job.out.text, "one\n")
+              for (const name of fs.readdirSync(directory)) fs.rmSync(path.join(directory, name), { recursive: true })
+            }
+          })
+        )
+      })))
+
     it.live("fails a start whose secret was wiped, and goes on with the next", () =>
       withDriver((driver) =>
         Effect.gen(function*() {
@@ -522,6 +573,29 @@ describe("NodeProcessDriver", () => {
           assert.lengthOf((yield* job.look).members, 1)
         })
       ))
+
+    it.live.skipIf(!hasPython)(
+      "finds a daemon by its marker when its first thread has ended and others run",
+      () =>
+        withDriver((driver) =>
+          Effect.gen(function*() {
+            const directory = yield* temporary
+            const script = path.join(directory, "daemon.py")
+            const there = path.join(directory, "pid")
+            fs.writeFileSync(script, threadedDaemon)
+            const job = yield* start(driver, exec("python3", [script, there]))
+            yield* job.exit
+            const pid = Number(
+              yield* until("the daemon is there", () => fs.existsSync(there) && fs.readFileSync(there, "utf8"))
+            )
+            yield* until(
+              "its first thread has ended",
+              () => fs.readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ")
+            )
+            assert.deepStrictEqual((yield* job.look).members.map((member) => [member.pid, member.state]), [[pid, "S"]])
+          })
+        )
+    )
 
     it.live("lists no zombie as a member, and still finds its group occupied", () =>
       withDriver((driver) =>

@@ -11,12 +11,16 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { NodeProcessRuntime } from "../src/index.ts"
 
-const program = fileURLToPath(new URL("programs/main.ts", import.meta.url))
+const programs = {
+  main: fileURLToPath(new URL("programs/main.ts", import.meta.url)),
+  building: fileURLToPath(new URL("programs/building.ts", import.meta.url))
+}
 
 interface Run {
   readonly child: ChildProcess
   /** Everything printed so far. */
   readonly printed: () => string
+  readonly complained: () => string
   readonly until: (text: string) => Promise<void>
   readonly exit: Promise<readonly [number | null, NodeJS.Signals | null]>
   /** Living processes that were started by this run. */
@@ -37,13 +41,19 @@ const livingWith = (mark: string): ReadonlyArray<string> =>
 
 let runs = 0
 
-const start = (...args: ReadonlyArray<string>): Run => {
+const start = (...args: ReadonlyArray<string>): Run => startProgram("main", ...args)
+
+const startProgram = (name: keyof typeof programs, ...args: ReadonlyArray<string>): Run => {
   const mark = `TEST_RUN=${process.pid}-${runs++};`
-  const child = spawn(process.execPath, [program, ...args], {
-    env: { ...process.env, TEST_RUN: `${mark.slice("TEST_RUN=".length)}` },
-    stdio: ["ignore", "pipe", "inherit"]
+  const child = spawn(process.execPath, [programs[name], ...args], {
+    env: { ...process.env, TEST_RUN: mark.slice("TEST_RUN=".length) },
+    stdio: ["ignore", "pipe", "pipe"]
   })
   let printed = ""
+  let complained = ""
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    complained += text
+  })
   const waiting = new Set<() => void>()
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
     printed += text
@@ -52,6 +62,7 @@ const start = (...args: ReadonlyArray<string>): Run => {
   return {
     child,
     printed: () => printed,
+    complained: () => complained,
     until: (text) =>
       new Promise((resolve) => {
         const check = () => {
@@ -101,6 +112,51 @@ it.live("runMain closes the runtime after a success and after a failure, and say
       assert.include(run.printed(), "clean=true")
       assert.deepStrictEqual(run.left(), [])
     }
+  }))
+
+it.live("runMain takes a signal while the layer is being built for the end of the building, however many come", () =>
+  promise(async () => {
+    const run = startProgram("building", "waits")
+    await run.until("building")
+    run.child.kill("SIGTERM")
+    run.child.kill("SIGINT")
+    assert.deepStrictEqual(await run.exit, [42, null])
+    const [, released, code] = run.printed().split("\n")
+    assert.strictEqual(released, "released")
+    assert.match(code ?? "", /^code from a failure, report none, SIG(TERM|INT), 0 listeners$/)
+    assert.strictEqual(run.complained(), "")
+  }))
+
+for (const [what, said] of [["fails", "the layer's own failure"], ["throws", "the layer's own defect"]] as const) {
+  it.live(`runMain reports a layer that ${what}, and lets go of what it had built`, () =>
+    promise(async () => {
+      const run = startProgram("building", what)
+      assert.deepStrictEqual(await run.exit, [42, null])
+      assert.include(run.printed(), "released")
+      assert.notInclude(run.printed(), "built")
+      assert.include(run.printed(), "code from a failure, report none, no signal, 0 listeners")
+      assert.include(run.printed() + run.complained(), said)
+    }))
+}
+
+it.live("runMain exits with 1 when the layer cannot be built", () =>
+  promise(async () => {
+    for (const what of ["fails", "throws"]) {
+      assert.deepStrictEqual(await startProgram("building", what, "default").exit, [1, null])
+    }
+  }))
+
+it.live("runMain gives the report to the exit code's function, and waits for nothing else that is pending", () =>
+  promise(async () => {
+    const run = startProgram("building", "works")
+    assert.deepStrictEqual(await run.exit, [42, null])
+    assert.deepStrictEqual(run.printed().trim().split("\n"), [
+      "building",
+      "built",
+      "reported",
+      "released",
+      "code from a value, report graceful, no signal, 0 listeners"
+    ])
   }))
 
 it.live("an application run with Effect's own runMain gets the barrier from the layer's finalizer", () =>

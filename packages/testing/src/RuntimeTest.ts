@@ -2,6 +2,7 @@
  * The whole runtime on fakes, in one line: scripted children, a ledger and a blob store in memory, and the world a test
  * moves. Nothing in it does real input or output, so a TestClock and `World.drain` see all that happens.
  */
+import type * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import type * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
 import * as ProcessRuntime from "@procyon/runtime/ProcessRuntime"
 import * as Settings from "@procyon/runtime/services/Settings"
@@ -10,15 +11,18 @@ import * as BlobStoreMemory from "@procyon/runtime/stores/BlobStoreMemory"
 import * as ProcessLedgerMemory from "@procyon/runtime/stores/ProcessLedgerMemory"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import type * as TestClock from "effect/testing/TestClock"
+import * as Scope from "effect/Scope"
 import * as ScriptedDriver from "./ScriptedDriver.ts"
-import type { World } from "./World.ts"
+import { World } from "./World.ts"
 
 /** What the layer provides. */
 export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service | World
 
 export interface Options extends ScriptedDriver.Options {
+  /** Wraps the scripted driver, to make it fail. */
+  readonly driver?: Layer.Layer<ProcessDriver.Service, never, ProcessDriver.Service> | undefined
   /** Wraps the ledger in memory, to make it fail. */
   readonly ledger?: Layer.Layer<ProcessLedger.Service, never, ProcessLedger.Service> | undefined
   /** Settings that differ from the defaults. Without it, those in force where the layer is built. */
@@ -30,13 +34,15 @@ export interface Options extends ScriptedDriver.Options {
  * purpose: each call is a fresh runtime in a fresh world, so each test has its own.
  *
  * Closing it runs the barrier. Nobody moves a test clock any more by then, so the layer does, until the barrier is done:
- * at most by the shutdown budget and a second.
+ * at most by the shutdown budget and a second. For scopes of the test's own that end processes, see `scoped`.
  */
 export const layer = (
   options: Options
 ): Layer.Layer<Services> => {
   const runtime = closing.pipe(
-    Layer.provideMerge(ProcessRuntime.layer),
+    Layer.provideMerge(
+      options.driver === undefined ? ProcessRuntime.layer : Layer.provide(ProcessRuntime.layer, options.driver)
+    ),
     Layer.provideMerge(
       options.ledger === undefined
         ? ProcessLedgerMemory.layer
@@ -50,19 +56,40 @@ export const layer = (
   )
 }
 
-const step = "1 second"
+const stepMillis = 1_000
+const mostSteps = 3_600
 
-const isTestClock = (clock: Clock.Clock): clock is TestClock.TestClock => "adjust" in clock
+const isTestClock = (clock: Clock.Clock): boolean => "adjust" in clock
+
+/**
+ * Runs an effect, and while it waits moves the test clock, a second at a time and at most an hour. Under another clock it
+ * just runs.
+ */
+const letTimePass = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R | World> =>
+  Effect.gen(function*() {
+    if (!isTestClock(yield* Clock.Clock)) return yield* effect
+    const world = yield* World
+    const fiber = yield* Effect.forkChild(effect, { startImmediately: true })
+    yield* world.drain
+    for (let step = 0; step < mostSteps && fiber.pollUnsafe() === undefined; step++) yield* world.advance(stepMillis)
+    return yield* Fiber.join(fiber)
+  })
+
+/**
+ * `Effect.scoped` for a test: what `body` does takes the time that the test gives it, and then time passes until the
+ * scope is closed. A handle or a scoped owner ends its processes there, which may take a grace, and under a test clock
+ * that nobody moves any more `Effect.scoped` would wait for it for ever.
+ */
+export const scoped = <A, E, R>(
+  body: Effect.Effect<A, E, R>
+): Effect.Effect<A, E, Exclude<R, Scope.Scope> | World> =>
+  Effect.acquireUseRelease(
+    Scope.make(),
+    (scope) => Scope.provide(body, scope),
+    (scope, exit) => letTimePass(Scope.close(scope, exit))
+  )
 
 /** Built last, so closed first: by the time the runtime closes, its barrier has already run. */
-const closing: Layer.Layer<never, never, ShutdownBarrier.Service> = Layer.effectDiscard(Effect.gen(function*() {
-  const barrier = yield* ShutdownBarrier.Service
-  const clock = yield* Clock.Clock
-  if (!isTestClock(clock)) return
-  yield* Effect.addFinalizer(() =>
-    Effect.gen(function*() {
-      const shutdown = yield* Effect.forkChild(barrier.shutdown())
-      while (shutdown.pollUnsafe() === undefined) yield* clock.adjust(step)
-    })
-  )
-}))
+const closing: Layer.Layer<never, never, ShutdownBarrier.Service | World> = Layer.effectDiscard(
+  ShutdownBarrier.Service.use((barrier) => Effect.addFinalizer(() => letTimePass(barrier.shutdown())))
+)

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as CommandSpec from "@procyon/runtime/domain/CommandSpec"
+import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as AppProcess from "@procyon/runtime/services/AppProcess"
 import * as BackgroundProcess from "@procyon/runtime/services/BackgroundProcess"
 import * as ShutdownBarrier from "@procyon/runtime/services/ShutdownBarrier"
@@ -56,6 +57,38 @@ describe("the runtime on scripted children", () => {
       assert.deepStrictEqual(yield* world.open, [])
       assert.deepStrictEqual(reports.map((report) => report.rows.map((row) => row.status)), [["cancelled"]])
     }))
+
+  it.effect("a scope that ends its processes closes without anybody moving the clock", () =>
+    Effect.gen(function*() {
+      const world = yield* World
+      const service = yield* BackgroundProcess.Service
+      const [job, handle] = yield* RuntimeTest.scoped(Effect.gen(function*() {
+        const jobs = yield* service.scoped("s1")
+        yield* TestClock.adjust("1 second")
+        return [yield* jobs.start(server), yield* AppProcess.spawn(server)] as const
+      }))
+      assert.deepStrictEqual(yield* world.alive, [])
+      assert.deepStrictEqual((yield* handle.termination).cause, { _tag: "Scope" })
+      assert.strictEqual((yield* service.of("s1").get(job.id)).status, "cancelled")
+      assert.strictEqual((yield* world.signals)[0], "1000 SIGTERM server")
+    }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM") } }))))
+
+  it.effect("a driver given to it stands between the runtime and the world", () =>
+    Effect.gen(function*() {
+      const world = yield* World
+      const error = yield* Effect.flip((yield* BackgroundProcess.Service).of("s1").start(server))
+      assert.strictEqual(error.message, "server: TooManyProcesses (EAGAIN)")
+      assert.strictEqual(yield* world.spawned, 0)
+    }).pipe(Effect.provide(RuntimeTest.layer({
+      children: { server: child },
+      driver: Layer.effect(
+        ProcessDriver.Service,
+        ProcessDriver.Service.use((driver) => {
+          const failed = new ProcessDriver.SpawnFailed({ problem: "TooManyProcesses", code: "EAGAIN" })
+          return Effect.succeed({ ...driver, spawn: () => Effect.fail(failed) })
+        })
+      )
+    }))))
 
   it.effect("settings given to it hold", () =>
     Effect.gen(function*() {

@@ -17,6 +17,24 @@ const batch = 240
 /** When this share of a batch is left, the next one is made: so that a start seldom waits for it. */
 const lowShare = 1 / 4
 
+/** The directories there are. An application that ends without closing its drivers leaves none of them behind. */
+const directories = new Set<string>()
+
+const remove = (directory: string): void => fs.rmSync(directory, { recursive: true, force: true })
+const removeAll = (): void => directories.forEach(remove)
+
+const makeDirectory = (): string => {
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "procyon-"))
+  if (directories.size === 0) process.on("exit", removeAll)
+  directories.add(directory)
+  return directory
+}
+
+const removeDirectory = (directory: string): void => {
+  remove(directory)
+  if (directories.delete(directory) && directories.size === 0) process.off("exit", removeAll)
+}
+
 export interface FifoPool {
   /**
    * Calls back, at once when there are enough, with so many paths, the caller's to open and unlink; with `null` when none
@@ -39,7 +57,7 @@ export const make = (options?: { readonly program?: string | undefined }): FifoP
   let waiting: Array<(made: boolean) => void> | null = null
 
   const forget = (): void => {
-    if (directory !== null) fs.rmSync(directory, { recursive: true, force: true })
+    if (directory !== null) removeDirectory(directory)
     directory = null
     names = []
   }
@@ -53,7 +71,7 @@ export const make = (options?: { readonly program?: string | undefined }): FifoP
   }
   const produce = (): void => {
     try {
-      directory ??= fs.mkdtempSync(path.join(os.tmpdir(), "procyon-"))
+      directory ??= makeDirectory()
       const within = directory
       const fresh = Array.from({ length: made === 0 ? firstBatch : batch }, () => path.join(within, String(made++)))
       const child = spawn(program, ["-m", "600", ...fresh], { stdio: "ignore" })
@@ -78,6 +96,8 @@ export const make = (options?: { readonly program?: string | undefined }): FifoP
     } else waiting.push(done)
   }
   const take: FifoPool["take"] = (count, use) => {
+    // Cleaners of temporary directories remove what has not been touched for days.
+    if (waiting === null && directory !== null && !fs.existsSync(directory)) forget()
     if (names.length < count) return refill((made) => made ? take(count, use) : use(null))
     use(names.splice(names.length - count))
     if (waiting === null && names.length < lowShare * Math.min(made, batch)) refill(() => {})

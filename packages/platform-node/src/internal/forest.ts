@@ -8,9 +8,10 @@
  * stays owned while its leader is the recorded process, or while there is no process of that id and the session was seen
  * populated so lately that the ids cannot have come round. The same holds for groups.
  */
-import type { Identity } from "@procyon/runtime/domain/Identity"
+import { type Identity, markerPrefix } from "@procyon/runtime/domain/Identity"
 import type { TreeLook } from "@procyon/runtime/ports/ProcessDriver"
-import { errnoOf, isDead, type ProcessStat, readEnvironNames, type Reading, tryReadStat } from "./processTable.ts"
+import { errnoOf, isDead, linux, type ProcessStat, type ProcessTable, type Reading } from "./processTable.ts"
+import { inSlices } from "./slices.ts"
 
 /** How long an id that no process has stays known after it was seen populated, in milliseconds. */
 const rememberMillis = 10_000
@@ -28,14 +29,17 @@ export interface Tree {
   readonly groups: Map<number, { seenAt: number }>
   /** Whether this process is the leader's parent and has not collected its exit: its pid cannot be anybody else's. */
   unreapedChild: boolean
-  /** Whether the leader's exit was collected: whoever has its pid now is somebody else, whatever the start time says. */
-  reaped: boolean
+  /**
+   * When the leader's exit was collected, by the monotonic clock: whoever has had its pid since then is somebody else,
+   * whatever the start time says.
+   */
+  reapedAt: number | null
   /** Whether it was recorded from an identity alone, so that nobody will release it. */
   readonly adopted: boolean
 }
 
 /** Asks the system whether a group has any process, zombies included. Not allowed to signal it means that it has. */
-export const probeGroup = (group: number): boolean => {
+const probeGroup = (group: number): boolean => {
   try {
     process.kill(-group, 0)
     return true
@@ -53,15 +57,18 @@ export interface Forest {
   readonly find: (root: Identity) => Tree | undefined
   /** Records a root of this boot that is not known yet, from its identity alone. */
   readonly adopt: (root: Identity) => void
+  /** Asks those whom no record names for their markers, in slices, so that `judge` finds the answers. Calls back once. */
+  readonly ask: (reading: Reading, done: () => void) => void
   /** What a reading says of every tree. The answers are for the roots given, in order. */
   readonly judge: (reading: Reading, roots: ReadonlyArray<Identity>) => ReadonlyArray<TreeLook>
 }
 
 /**
- * An empty forest. `bootId`: trees of another boot are gone without a look. `null`: there is no table to read, and all
- * that is known of a tree that was planted here is what a probe of its group says, which then counts as a whole look.
+ * An empty forest. `bootId`: trees of another boot are gone without a look. `null`: the boot is not known, and whole trees
+ * are claimed by nobody. What a probe of its group says of a tree that was planted here counts as a whole look then, also
+ * when there is no table to read.
  */
-export const make = (bootId: string | null): Forest => {
+export const make = (bootId: string | null, table: ProcessTable = linux): Forest => {
   // A marker is random and its own tree's alone, so it serves as the key.
   const trees = new Map<string, Tree>()
   const strangers = new Map<number, Stranger>()
@@ -73,7 +80,7 @@ export const make = (bootId: string | null): Forest => {
       sessions: new Map(),
       groups: new Map(),
       unreapedChild: !adopted,
-      reaped: false,
+      reapedAt: null,
       adopted
     }
     trees.set(root.marker, tree)
@@ -92,7 +99,7 @@ export const make = (bootId: string | null): Forest => {
     reap(tree) {
       const { pid } = tree.root
       tree.unreapedChild = false
-      tree.reaped = true
+      tree.reapedAt = performance.now()
       tree.members.delete(pid)
       const session = tree.sessions.get(pid)
       if (session !== undefined) {
@@ -106,11 +113,21 @@ export const make = (bootId: string | null): Forest => {
     adopt(root) {
       if (root.bootId !== bootId || trees.has(root.marker)) return
       record(root, true)
-      // Processes that carry this marker may have been asked, and taken for strangers, before it was known.
-      strangers.clear()
+    },
+    ask(reading, done) {
+      const sessions = new Set<number>()
+      const members = new Map<number, number>()
+      for (const tree of trees.values()) {
+        for (const id of tree.sessions.keys()) sessions.add(id)
+        for (const [pid, startedAt] of tree.members) members.set(pid, startedAt)
+      }
+      const unknown = candidatesOf(reading.processes, [...trees.values()]).filter((stat) =>
+        !isDead(stat) && !sessions.has(stat.session) && members.get(stat.pid) !== stat.startedAt
+      )
+      inSlices(unknown, (stat) => void askStranger(stat, strangers, table), done)
     },
     judge(reading, roots) {
-      const found = classify(reading, [...trees.values()], strangers)
+      const found = classify(reading, [...trees.values()], strangers, table)
       return roots.map((root) => {
         const tree = trees.get(root.marker)
         if (tree === undefined) return { root, leader: "gone", members: [], occupied: [], complete: reading.complete }
@@ -130,10 +147,15 @@ export const isOccupied = (tree: Tree): boolean => {
 }
 
 /** Whether a group is the tree's for certain, though nobody in it was seen. */
-export const ownsGroup = (tree: Tree, id: number): boolean => {
+export const ownsGroup = (tree: Tree, id: number, table: ProcessTable): boolean => {
   const known = tree.groups.get(id)
   if (known === undefined || performance.now() - known.seenAt > rememberMillis) return false
-  const holder = tryReadStat(id)
+  let holder: ProcessStat | null
+  try {
+    holder = table.readStat(id)
+  } catch {
+    return false
+  }
   if (holder === null || tree.members.get(id) === holder.startedAt) return true
   const session = tree.sessions.get(holder.session)
   return session !== undefined && (holder.session !== id || session.startedAt === holder.startedAt)
@@ -149,16 +171,39 @@ const probeKnown = (tree: Tree, id: number): boolean => {
   return populated
 }
 
-/** A process that was asked for a marker and had none of ours. `final`: it need not be asked again. */
+/** A process that was asked for markers. `final`: it need not be asked again. */
 interface Stranger {
   readonly startedAt: number
   readonly since: number
+  readonly markers: ReadonlyArray<string>
   readonly final: boolean
+}
+
+const recall = (stat: ProcessStat, strangers: ReadonlyMap<number, Stranger>): Stranger | null => {
+  const known = strangers.get(stat.pid)
+  return known?.startedAt === stat.startedAt ? known : null
+}
+
+const askStranger = (stat: ProcessStat, strangers: Map<number, Stranger>, table: ProcessTable): Stranger => {
+  const before = recall(stat, strangers)
+  if (before?.final === true) return before
+  const now = performance.now()
+  const since = before?.since ?? now
+  const names = table.readEnvironNames(stat.pid)
+  const asked: Stranger = {
+    startedAt: stat.startedAt,
+    since,
+    markers: names?.filter((name) => name.startsWith(markerPrefix)) ?? [],
+    final: names !== null || now - since > youngMillis
+  }
+  strangers.set(stat.pid, asked)
+  return asked
 }
 
 /** A reading, sorted by what is asked of it, and whom each process in it belongs to. */
 interface Index {
   readonly processes: ReadonlyMap<number, ProcessStat>
+  readonly complete: boolean
   readonly candidates: ReadonlyArray<ProcessStat>
   readonly children: ReadonlyMap<number, ReadonlyArray<ProcessStat>>
   readonly bySession: ReadonlyMap<number, ReadonlyArray<ProcessStat>>
@@ -180,14 +225,30 @@ const sort = (
   return sorted
 }
 
-const indexOf = (reading: Reading, trees: ReadonlyArray<Tree>): Index => {
-  // Nothing that is older than every leader can descend from one. Ids come round; start times do not.
+/** Who may belong to a tree. Nothing that is older than every leader can. Ids come round; start times do not. */
+const candidatesOf = (
+  processes: ReadonlyMap<number, ProcessStat>,
+  trees: ReadonlyArray<Tree>
+): ReadonlyArray<ProcessStat> => {
   const oldest = trees.reduce((least, tree) => Math.min(least, tree.root.startedAt), Infinity)
-  const candidates = [...reading.processes.values()].filter((stat) =>
-    stat.startedAt >= oldest && stat.pid > 1 && stat.pid !== process.pid
-  )
+  return [...processes.values()].filter((stat) => stat.startedAt >= oldest && stat.pid > 1 && stat.pid !== process.pid)
+}
+
+/** A reading's processes, without the leaders whose exit was collected after it had passed them. */
+const stillThere = (reading: Reading, trees: ReadonlyArray<Tree>): ReadonlyMap<number, ProcessStat> => {
+  const gone = trees.filter((tree) => tree.reapedAt !== null && tree.reapedAt >= reading.beganAt)
+  if (gone.length === 0) return reading.processes
+  const processes = new Map(reading.processes)
+  for (const tree of gone) processes.delete(tree.root.pid)
+  return processes
+}
+
+const indexOf = (reading: Reading, trees: ReadonlyArray<Tree>): Index => {
+  const processes = stillThere(reading, trees)
+  const candidates = candidatesOf(processes, trees)
   return {
-    processes: reading.processes,
+    processes,
+    complete: reading.complete,
     candidates,
     children: sort(candidates, "parent"),
     bySession: sort(candidates, "session"),
@@ -200,9 +261,15 @@ const indexOf = (reading: Reading, trees: ReadonlyArray<Tree>): Index => {
 type Take = (stat: ProcessStat, tree: Tree) => void
 
 /** Finds every member, to a fixpoint, and brings what is remembered of each tree up to this reading. */
-const classify = (reading: Reading, trees: ReadonlyArray<Tree>, strangers: Map<number, Stranger>): Index => {
+const classify = (
+  reading: Reading,
+  trees: ReadonlyArray<Tree>,
+  strangers: Map<number, Stranger>,
+  table: ProcessTable
+): Index => {
   const index = indexOf(reading, trees)
   const queue: Array<readonly [ProcessStat, Tree]> = []
+  const gathered = new Set<number>()
   const take: Take = (stat, tree) => {
     // The older cannot descend from the younger.
     if (index.owners.has(stat.pid) || stat.startedAt < tree.root.startedAt) return
@@ -215,14 +282,16 @@ const classify = (reading: Reading, trees: ReadonlyArray<Tree>, strangers: Map<n
       if (!isDead(stat)) index.members.get(tree)?.push(stat)
       ownSession(tree, stat, index)
       for (const child of index.children.get(stat.pid) ?? []) take(child, tree)
-      if (!tree.sessions.has(stat.session)) continue
+      // Once a session: a crowd in one would else be compared each with each.
+      if (gathered.has(stat.session) || !tree.sessions.has(stat.session)) continue
+      gathered.add(stat.session)
       for (const fellow of index.bySession.get(stat.session) ?? []) take(fellow, tree)
     }
   }
   for (const tree of trees) forgetSessions(tree, index)
   for (const tree of trees) takeKnown(tree, index, take)
   spread()
-  askStrangers(index, trees, strangers, take)
+  askStrangers(index, trees, strangers, table, take)
   spread()
   for (const [tree, members] of index.members) {
     forgetMembers(tree, index)
@@ -239,7 +308,7 @@ const takeKnown = (tree: Tree, index: Index, take: Take): void => {
     if (stat?.startedAt === startedAt) take(stat, tree)
   }
   // Once its exit was collected, whoever has the leader's number is somebody else, even with the same start time.
-  if (!tree.reaped) takeIf(tree.root.pid, tree.root.startedAt)
+  if (tree.reapedAt === null) takeIf(tree.root.pid, tree.root.startedAt)
   for (const [pid, startedAt] of tree.members) takeIf(pid, startedAt)
   for (const session of tree.sessions.keys()) for (const stat of index.bySession.get(session) ?? []) take(stat, tree)
 }
@@ -258,6 +327,8 @@ const recordMember = (tree: Tree, stat: ProcessStat): void => {
 }
 
 const forgetMembers = (tree: Tree, index: Index): void => {
+  // Whom a reading could not tell of may live.
+  if (!index.complete) return
   for (const [pid, startedAt] of tree.members) {
     if (index.processes.get(pid)?.startedAt === startedAt || (tree.unreapedChild && pid === tree.root.pid)) continue
     tree.members.delete(pid)
@@ -271,6 +342,7 @@ const forgetSessions = (tree: Tree, index: Index): void => {
     const leader = index.processes.get(id)
     // Somebody may fork faster than a reading: then the group of the same id tells that the session is populated.
     const isSeen = leader !== undefined || index.bySession.has(id) || probeKnown(tree, id)
+    if (leader === undefined && !index.complete) continue
     const isOurs = leader === undefined
       ? now - session.seenAt <= rememberMillis && (isSeen || isOccupied(tree))
       : leader.startedAt === session.startedAt
@@ -279,30 +351,21 @@ const forgetSessions = (tree: Tree, index: Index): void => {
   }
 }
 
-/** Reads the environment of the unknown, once each, and takes those that carry a marker. */
+/** Takes those that carry a marker. Whoever was not asked before is asked now. */
 const askStrangers = (
   index: Index,
   trees: ReadonlyArray<Tree>,
   strangers: Map<number, Stranger>,
+  table: ProcessTable,
   take: Take
 ): void => {
-  const markers = new Map(trees.map((tree) => [tree.root.marker, tree]))
+  const byMarker = new Map(trees.map((tree) => [tree.root.marker, tree]))
   for (const stat of index.candidates) {
     if (index.owners.has(stat.pid) || isDead(stat)) continue
-    const before = strangers.get(stat.pid)
-    const isSame = before?.startedAt === stat.startedAt
-    if (isSame && before.final) continue
-    const now = performance.now()
-    const since = isSame ? before.since : now
-    const names = readEnvironNames(stat.pid)
-    const marker = names?.find((name) => markers.has(name))
-    const tree = marker === undefined ? undefined : markers.get(marker)
+    const { markers } = recall(stat, strangers) ?? askStranger(stat, strangers, table)
+    const marker = markers.find((name) => byMarker.has(name))
+    const tree = marker === undefined ? undefined : byMarker.get(marker)
     if (tree !== undefined) take(stat, tree)
-    else {strangers.set(stat.pid, {
-        startedAt: stat.startedAt,
-        since,
-        final: names !== null || now - since > youngMillis
-      })}
   }
 }
 
@@ -316,7 +379,7 @@ const describe = (tree: Tree, complete: boolean, index: Index): TreeLook => ({
 })
 
 const leaderOf = (tree: Tree, index: Index): TreeLook["leader"] => {
-  if (tree.reaped) return "gone"
+  if (tree.reapedAt !== null) return "gone"
   const stat = index.processes.get(tree.root.pid)
   // A child whose exit was not collected is there, also where its line could not be read.
   if (stat === undefined || stat.startedAt !== tree.root.startedAt) return tree.unreapedChild ? "alive" : "gone"

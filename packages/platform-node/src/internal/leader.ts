@@ -7,7 +7,6 @@ import type { Exit } from "@procyon/runtime/domain/Status"
 import type { OutputSink, SpawnFailed, SpawnRequest, StreamName } from "@procyon/runtime/ports/ProcessDriver"
 import { type ChildProcess, spawn, type StdioOptions } from "node:child_process"
 import * as fs from "node:fs"
-import * as net from "node:net"
 import { environmentOf, programLine } from "./environment.ts"
 import * as OutputReader from "./outputReader.ts"
 import { nameFailure } from "./spawnFailure.ts"
@@ -50,7 +49,7 @@ export interface Events {
 /**
  * Starts a leader in a session of its own. `fifos`: as many unused names as `fifosOf` says, or `null` for Node's pipes;
  * none of them is left, whatever becomes of the start. Calls one of `started` and `failed`, `started` always within this
- * call. Never throws.
+ * call.
  */
 export const start = (request: SpawnRequest, fifos: ReadonlyArray<string> | null, events: Events): void => {
   const attempt: { file: string; path: string | undefined } = { file: "", path: undefined }
@@ -63,9 +62,10 @@ export const start = (request: SpawnRequest, fifos: ReadonlyArray<string> | null
     const env = environmentOf(request.command, request.marker)
     attempt.file = file
     attempt.path = env["PATH"]
-    pipes = fifos === null ? nodePipes(request) : openFifos(request, fifos)
+    pipes = pipesOf(request, fifos)
     child = spawnWith(pipes, file, args, { cwd: request.command.options.cwd, env })
   } catch (error) {
+    // What fails before there are pipes is the environment: a secret that was wiped.
     if (pipes === null) { for (const name of fifos ?? []) fs.rmSync(name, { force: true }) }
     else pipes.abandon()
     return fail(error)
@@ -97,7 +97,7 @@ const follow = (child: ChildProcess, pid: number, pipes: Pipes, onExit: (exit: E
   child.on("error", () => {})
   child.once("exit", (code, signal) => {
     // A writer that does not write never learns that nobody reads.
-    stdin.destroy()
+    stdin.release()
     let open = readers.size
     const settled = (): void => {
       if (--open === 0 && !released) onExit({ code, signal })
@@ -112,7 +112,7 @@ const follow = (child: ChildProcess, pid: number, pipes: Pipes, onExit: (exit: E
     release() {
       if (released) return
       released = true
-      stdin.destroy()
+      stdin.release()
       for (const reader of readers) reader.close()
       child.unref()
     }
@@ -125,6 +125,17 @@ const outputsOf = (
 ): Leader["outputs"] => {
   const stdout = read("stdout", request.stdout)
   return { stdout, stderr: request.stderr === "merged" ? stdout : read("stderr", request.stderr) }
+}
+
+const pipesOf = (request: SpawnRequest, fifos: ReadonlyArray<string> | null): Pipes => {
+  if (fifos === null) return nodePipes(request)
+  try {
+    return openFifos(request, fifos)
+  } catch {
+    // They have gone, or there are no descriptors left: of the latter the start itself will tell.
+    for (const name of fifos) fs.rmSync(name, { force: true })
+    return nodePipes(request)
+  }
 }
 
 /** Opens FIFOs, reading end first, and unlinks their names: nobody else will ever open them. */
@@ -160,9 +171,7 @@ const openFifos = (request: SpawnRequest, names: ReadonlyArray<string>): Pipes =
       theirs: [...new Set([out[1], err[1], ...input?.slice(0, 1) ?? []])],
       connect: () => ({
         outputs: outputsOf(request, (stream, sink) => OutputReader.fromFifo(ours[stream], sink)),
-        stdin: StdinWriter.make(
-          feed === undefined ? null : new net.Socket({ fd: feed, readable: false, writable: true })
-        )
+        stdin: feed === undefined ? StdinWriter.make(null) : StdinWriter.fromFifo(feed)
       }),
       abandon: () => {
         for (const fd of new Set([ours.stdout, ours.stderr])) fs.closeSync(fd)

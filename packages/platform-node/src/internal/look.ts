@@ -25,13 +25,14 @@ export const make = (forest: Forest, read: (done: (reading: Reading) => void) =>
     const asked = waiting
     waiting = []
     for (const [roots] of asked) for (const root of roots) forest.adopt(root)
-    read((reading) => {
+    const judge = (reading: Reading): void => {
       running = false
       const looks = forest.judge(reading, asked.flatMap(([roots]) => roots))
       if (waiting.length > 0) start()
       let from = 0
       for (const [roots, answer] of asked) answer(looks.slice(from, from += roots.length))
-    })
+    }
+    read((reading) => forest.ask(reading, () => judge(reading)))
   }
   const start = (): void => {
     running = true

@@ -5,6 +5,7 @@
  * going through the thread pool costs five times as much.
  */
 import * as fs from "node:fs"
+import { inSlices } from "./slices.ts"
 
 /** One line of the table. `group` and `session` are 0 where the kernel shows none. */
 export interface ProcessStat {
@@ -29,11 +30,10 @@ const environBytes = Buffer.allocUnsafeSlow(64 * 1024)
 export const errnoOf = (error: unknown): string =>
   error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "UNKNOWN"
 
-// A process that ends between the listing and the reading answers with one of these.
-const isGone = (error: unknown): boolean => {
-  const code = errnoOf(error)
-  return code === "ENOENT" || code === "ESRCH"
-}
+// A process that ends between the listing and the reading answers with the first two. The others are for those of other
+// users, listed and unreadable, where `/proc` is mounted with `hidepid=1`: as good as not listed, which `hidepid=2` makes
+// them.
+const isUnseen = (error: unknown): boolean => ["ENOENT", "ESRCH", "EACCES", "EPERM"].includes(errnoOf(error))
 
 /**
  * A process whose first thread has ended while others run is shown as `Z`, and lives. A real zombie has one thread.
@@ -68,28 +68,36 @@ export const readStat = (pid: number): ProcessStat | null => {
       fs.closeSync(fd)
     }
   } catch (error) {
-    if (isGone(error)) return null
+    if (isUnseen(error)) return null
     throw error
   }
 }
 
-/** As `readStat`; what could not be read counts as absent. For callers that then do nothing. */
-export const tryReadStat = (pid: number): ProcessStat | null => {
+/** The names in an environment, or `null` when it cannot be read: another user's, a kernel thread's, or one in exec. */
+const readEnvironNames = (pid: number): ReadonlyArray<string> | null => {
+  const text = readEnviron(`/proc/${pid}/environ`) || readEnvironOfThreads(pid)
+  return text.length === 0 ? null : text.split("\0").map((entry) => entry.split("=", 1)[0] ?? "")
+}
+
+const readEnviron = (path: string): string => {
   try {
-    return readStat(pid)
+    return readAll(path)
   } catch {
-    return null
+    return ""
   }
 }
 
-/** The names in an environment, or `null` when it cannot be read: another user's, a kernel thread's, or one in exec. */
-export const readEnvironNames = (pid: number): ReadonlyArray<string> | null => {
+/** A process whose first thread has ended has no environment to show; its other threads have. */
+const readEnvironOfThreads = (pid: number): string => {
   try {
-    const text = readAll(`/proc/${pid}/environ`)
-    return text.length === 0 ? null : text.split("\0").map((entry) => entry.split("=", 1)[0] ?? "")
+    for (const thread of fs.readdirSync(`/proc/${pid}/task`)) {
+      const text = thread === String(pid) ? "" : readEnviron(`/proc/${pid}/task/${thread}/environ`)
+      if (text.length > 0) return text
+    }
   } catch {
-    return null
+    // It has ended meanwhile.
   }
+  return ""
 }
 
 const readAll = (path: string): string => {
@@ -120,40 +128,35 @@ export interface Reading {
   readonly processes: ReadonlyMap<number, ProcessStat>
   /** `false`: some of it could not be read. */
   readonly complete: boolean
+  /** By the monotonic clock, in milliseconds: what it says may have changed since then. */
+  readonly beganAt: number
 }
 
-/**
- * The longest stretch of reading within one turn, in milliseconds. About 200 processes; two thousand take some 40 ms in
- * all, far too long to hold an event loop.
- */
-const sliceMillis = 3
+/** How the table of a platform is read. */
+export interface ProcessTable {
+  /** Reads all of it, and calls back once. */
+  readonly read: (done: (reading: Reading) => void) => void
+  /** The process with this pid, `null` when there is none. Throws when it could not be told. */
+  readonly readStat: (pid: number) => ProcessStat | null
+  /** The names in its environment, `null` when they cannot be read now. */
+  readonly readEnvironNames: (pid: number) => ReadonlyArray<string> | null
+}
 
-/** Reads the table in slices, giving the event loop a turn between them, and calls back once. */
+/** Reads the table in slices, and calls back once. */
 export const readTable = (done: (reading: Reading) => void): void => {
+  const beganAt = performance.now()
   const processes = new Map<number, ProcessStat>()
-  const listing = listPids()
-  const pids = listing ?? []
-  let complete = listing !== null
-  let next = 0
-  const slice = (): void => {
-    const until = performance.now() + sliceMillis
-    while (next < pids.length) {
-      const pid = pids[next++]
-      if (pid === undefined) continue
-      try {
-        const stat = readStat(pid)
-        if (stat !== null) processes.set(pid, stat)
-      } catch {
-        complete = false
-      }
-      if (performance.now() > until) {
-        setImmediate(slice)
-        return
-      }
+  const pids = listPids()
+  let complete = pids !== null
+  const read = (pid: number): void => {
+    try {
+      const stat = readStat(pid)
+      if (stat !== null) processes.set(pid, stat)
+    } catch {
+      complete = false
     }
-    done({ processes, complete })
   }
-  slice()
+  inSlices(pids ?? [], read, () => done({ processes, complete, beganAt }))
 }
 
 const listPids = (): ReadonlyArray<number> | null => {
@@ -164,6 +167,18 @@ const listPids = (): ReadonlyArray<number> | null => {
       if (pid > 0) pids.push(pid)
     }
     return pids
+  } catch {
+    return null
+  }
+}
+
+/** The table in `/proc`. */
+export const linux: ProcessTable = { read: readTable, readStat, readEnvironNames }
+
+/** As the table's `readStat`; what could not be read counts as absent. For callers that then do nothing. */
+export const tryReadStat = (pid: number, table: ProcessTable = linux): ProcessStat | null => {
+  try {
+    return table.readStat(pid)
   } catch {
     return null
   }

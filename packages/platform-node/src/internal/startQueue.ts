@@ -9,7 +9,7 @@
 const turnMillis = 8
 
 /** One start: first what it needs is fetched, which may take turns, then it is made, which takes time of one. */
-export interface Start {
+interface Start {
   /** Calls `ready` once, at once or later. */
   readonly prepare: (ready: () => void) => void
   readonly launch: () => void

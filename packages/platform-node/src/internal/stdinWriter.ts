@@ -4,7 +4,9 @@
  * A socket's own count says what it was given, also when the write then failed. So bytes are written in pieces, one at a
  * time, and counted when the system has taken the piece.
  */
+import * as net from "node:net"
 import type { Writable } from "node:stream"
+import * as FifoEnd from "./fifoEnd.ts"
 
 /** The size of a piece in bytes: what a pipe holds. The last piece before a failure is not counted, however far it got. */
 const pieceBytes = 64 * 1024
@@ -16,6 +18,8 @@ export interface StdinWriter {
   readonly close: (done: () => void) => void
   /** Ends it now. What was not taken is dropped. */
   readonly destroy: () => void
+  /** As `destroy`, when the child has gone. */
+  readonly release: () => void
 }
 
 interface Pending {
@@ -24,8 +28,21 @@ interface Pending {
   accepted: number
 }
 
-/** Owns `stream` from here on. `null`: a stdin that takes nothing. */
-export const make = (stream: Writable | null): StdinWriter => {
+/** Writes to a FIFO through `fd`, its non-blocking writing end, which is the writer's from here on. Only for Linux. */
+export const fromFifo = (fd: number): StdinWriter => {
+  const end = FifoEnd.make(fd)
+  const writer = make(new net.Socket({ fd, readable: false, writable: true }), end.begin)
+  return {
+    ...writer,
+    release() {
+      end.stop()
+      writer.destroy()
+    }
+  }
+}
+
+/** Owns `stream` from here on, and calls `ending` right before closing it. `null`: a stdin that takes nothing. */
+export const make = (stream: Writable | null, ending: () => void = () => {}): StdinWriter => {
   const queue: Array<Pending> = []
   const closing: Array<() => void> = []
   let busy = false
@@ -35,6 +52,8 @@ export const make = (stream: Writable | null): StdinWriter => {
   const destroy = (): void => {
     refusing = true
     closed = true
+    // An error has closed it before, and its descriptor's number may be somebody else's.
+    if (stream?.destroyed === false) ending()
     stream?.destroy()
     for (const pending of queue.splice(0)) pending.done(pending.accepted)
     for (const done of closing.splice(0)) done()
@@ -78,6 +97,7 @@ export const make = (stream: Writable | null): StdinWriter => {
       closing.push(done)
       pump()
     },
-    destroy
+    destroy,
+    release: destroy
   }
 }

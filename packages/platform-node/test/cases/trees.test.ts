@@ -39,6 +39,9 @@ const { shell } = CommandSpec
 
 const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex")
 
+const idleHost = new URL("../support/hosts/idle.ts", import.meta.url)
+const unprivilegedHost = new URL("../support/hosts/unprivileged.ts", import.meta.url)
+
 const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
 
 const identityOf = (id: string) =>
@@ -254,7 +257,7 @@ describe("a member of the group that ignores the signal its leader obeys", () =>
           assert.deepStrictEqual([termination.exit, termination.forced], [killedBy("SIGTERM"), true])
           assert.match(whats(termination), /^SIGTERM -> group \d+ \(2 members\)$/m)
           const force = termination.timeline.find(({ what }) => what.startsWith("SIGKILL"))
-          assert.match(force?.what ?? "", /^SIGKILL -> 1 left: \d+ "sleep"$/)
+          assert.match(force?.what ?? "", /^SIGKILL -> 1 left: \d+ "sleep" \(ignored SIGTERM\)$/)
           assert.isAtLeast(force?.atMillis ?? 0, 300)
           assertProven(termination)
         })
@@ -386,7 +389,7 @@ describe("a child that has become another user's", () => {
     () =>
       Effect.gen(function*() {
         const program = yield* compiled(helper, { asRoot: true })
-        const unprivileged = yield* host<Told>("unprivileged.ts", [program])
+        const unprivileged = yield* host<Told>(unprivilegedHost, [program])
         const stopped = yield* unprivileged.line
         const { pid } = survivorOf(stopped)
         const child = seenAt(pid) ?? assert.fail("the helper has ended")
@@ -418,7 +421,7 @@ describe("a child that has become another user's", () => {
   live("K07 is named alone where the rest of its tree obeyed", rights, () =>
     Effect.gen(function*() {
       const program = yield* compiled(helper, { asRoot: true })
-      const unprivileged = yield* host<Told>("unprivileged.ts", ["sh", "-c", `${program} & wait`])
+      const unprivileged = yield* host<Told>(unprivilegedHost, ["sh", "-c", `${program} & wait`])
       const told = yield* unprivileged.line
       const { info } = told
       const { pid } = survivorOf(told)
@@ -533,7 +536,7 @@ describe("a process that takes SIGKILL and stays", () => {
             const { id } = yield* jobs.start(CommandSpec.make("sleep", [`30.${tag}`]))
             const [child = assert.fail("no child")] = yield* untilLiving(tag, "sleep")
             yield* jobs.start(CommandSpec.make("sleep", [`31.${tag}`]))
-            yield* Scope.provide(holdByTracer(child.pid), scope)
+            yield* Effect.asVoid(Scope.provide(holdByTracer(child.pid), scope))
             return { at: performance.now(), child, id }
           }).pipe(Effect.provide(runtime({}, (report) => reports.push(report))))
         })
@@ -678,13 +681,25 @@ describe("a pid that somebody else has now", () => {
   for (const how of ["closed", "open"]) {
     it.live(`K10 is not waited for: a host with nothing left to do ends at once, its runtime ${how}`, () =>
       Effect.gen(function*() {
-        const idle = yield* host("idle.ts", [how])
+        const idle = yield* host<string>(idleHost, [how])
         assert.strictEqual(yield* idle.line, "done")
         const began = performance.now()
         assert.deepStrictEqual(yield* idle.end, { code: 0, stderr: "" })
         assert.isBelow(performance.now() - began, 5_000)
       }))
   }
+
+  it.live("K10 is no reason to end too early: a host waits for the force that it has asked for", () =>
+    Effect.gen(function*() {
+      const tag = yield* newTag
+      const script =
+        `setsid sh -c 'trap "" TERM; echo ready; exec sleep 300.${tag} >/dev/null 2>&1' & exec sleep 301.${tag}`
+      const idle = yield* host<string>(idleHost, ["pending", script])
+      assert.strictEqual(yield* idle.line, "done")
+      assert.isNotEmpty(living(tag))
+      assert.deepStrictEqual(yield* idle.end, { code: 0, stderr: "" })
+      assert.deepStrictEqual(living(tag), [])
+    }))
 })
 
 /** The tags of all events from here on but heartbeats, as they come. */

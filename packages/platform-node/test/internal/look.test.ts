@@ -17,7 +17,7 @@ const rootOf = (pid: number): Identity => ({
 const bench = () => {
   const readings: Array<(reading: Reading) => void> = []
   const looker = Look.make(Forest.make("boot"), (done) => readings.push(done))
-  const end = (): void => readings.shift()?.({ processes: new Map(), complete: true })
+  const end = (): void => readings.shift()?.({ processes: new Map(), complete: true, beganAt: 0 })
   return { looker, readings, end }
 }
 

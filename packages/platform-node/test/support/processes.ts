@@ -12,6 +12,7 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
+import { fileURLToPath } from "node:url"
 
 /** A line of the process table. `startedAt`: clock ticks since boot. */
 export interface Seen {
@@ -58,11 +59,14 @@ const commandLineOf = (pid: number): string => {
   }
 }
 
-/** The living processes with this in their command line, oldest number first. */
+/**
+ * The living processes with this in their command line, oldest number first. One in the middle of an `exec` has its new
+ * name and no command line yet, so the name is read first: who is told has finished with it.
+ */
 export const living = (tag: string): ReadonlyArray<Seen> =>
-  fs.readdirSync("/proc").map(Number).filter((pid) => pid > 0 && commandLineOf(pid).includes(tag)).flatMap((pid) => {
+  fs.readdirSync("/proc").map(Number).filter((pid) => pid > 0).flatMap((pid) => {
     const seen = seenAt(pid)
-    return seen === null || isDead(seen.state) ? [] : [seen]
+    return seen === null || isDead(seen.state) || !commandLineOf(pid).includes(tag) ? [] : [seen]
   })
 
 const patienceMillis = 15_000
@@ -149,7 +153,7 @@ const held = (): { readonly descriptors: number; readonly listeners: number } =>
 export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service
 
 /** Settings that make an end that needs force a matter of some hundred milliseconds. */
-export const short: Partial<Settings.Settings> = { graceMillis: 300, forceWindowMillis: 500 }
+const short: Partial<Settings.Settings> = { graceMillis: 300, forceWindowMillis: 500 }
 
 /** A runtime of its own on real processes, its rows in sight. */
 export const runtime = (
@@ -245,7 +249,7 @@ export const compiled = (
     return program
   })
 
-/** Another Node process that runs a file of `hosts/`, and what it says, a line of JSON at a time. */
+/** Another Node process that runs one of `hosts/`, and what it says, a line of JSON at a time. */
 export interface Host<A> {
   /** The next line that has not been taken. */
   readonly line: Effect.Effect<A>
@@ -254,17 +258,20 @@ export interface Host<A> {
 }
 
 export const host = <A>(
-  file: string,
+  file: URL,
   args: ReadonlyArray<string>
 ): Effect.Effect<Host<A>, never, Scope.Scope> =>
   Effect.gen(function*() {
+    // A host that is killed, or never closes its runtime, leaves its files there; it may be any user.
+    const temporary = yield* directory
+    fs.chmodSync(temporary, 0o777)
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
         spawn(process.execPath, [
           "--disable-warning=ExperimentalWarning",
-          path.join(import.meta.dirname, "hosts", file),
+          fileURLToPath(file),
           ...args
-        ], { stdio: ["ignore", "pipe", "pipe"] })
+        ], { env: { ...process.env, TMPDIR: temporary }, stdio: ["ignore", "pipe", "pipe"] })
       ),
       (child) =>
         Effect.gen(function*() {

@@ -173,6 +173,20 @@ export const summary = (self: CommandSpec): Summary => {
   return { name: Printable.line(name, 64), args: program._tag === "Exec" ? program.args.length : 0 }
 }
 
+/**
+ * Text that equal commands have in common and others have not: what runs, with what, and where. Secrets are left out of
+ * it, the environment too. It holds arguments, so it is only ever to be hashed, and with a key: a short secret that was
+ * given as a plain argument could be guessed from a plain hash.
+ */
+export const fingerprint = (self: CommandSpec): string => {
+  const { options, program } = self
+  const known = (word: Word) => typeof word === "string" ? word : null
+  const words = program._tag === "Exec"
+    ? [program.command, ...program.args.map(known)]
+    : [program.shell, known(program.script)]
+  return JSON.stringify([program._tag, options.cwd ?? null, words])
+}
+
 /** At most this many characters are shown of a command. */
 export const maxDisplay = 200
 

@@ -61,9 +61,12 @@ export class EventRing<A> {
   }
 }
 
-/** A stream over a ring of its own, subscribed while it is read. */
+/**
+ * A stream over a ring of its own. `attach` makes a publisher know the ring, and answers with what undoes that; it is
+ * attached while it is read.
+ */
 export const stream = <A>(
-  subscribers: Set<EventRing<A>>,
+  attach: (ring: EventRing<A>) => () => void,
   capacity: number,
   missed: (count: number) => A
 ): Stream.Stream<A> =>
@@ -71,12 +74,11 @@ export const stream = <A>(
     Effect.acquireRelease(
       Effect.sync(() => {
         const ring = new EventRing<A>(capacity, missed)
-        subscribers.add(ring)
-        return ring
+        return { ring, detach: attach(ring) }
       }),
-      (ring) => Effect.sync(() => subscribers.delete(ring))
+      ({ detach }) => Effect.sync(detach)
     ),
-    (ring) =>
+    ({ ring }) =>
       Stream.fromEffectRepeat(ring.take).pipe(
         Stream.takeWhile((items): items is ReadonlyArray<A> => items !== null),
         Stream.flattenIterable

@@ -10,13 +10,13 @@
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import type { Gap, OutputWindow } from "../domain/OutputWindow.ts"
 import type { BlobError, BlobStore, BlobWriter } from "../ports/BlobStore.ts"
+import { within } from "./Within.ts"
 
 /** How output that memory loses goes into a blob store. */
 export interface Options {
@@ -167,7 +167,9 @@ class Spill implements OutputSpill {
       this.#resume()
       const dropped = this.#closeWriter()
       // A reference that cannot be given back costs disk, never truth, and its owner has nobody left to tell.
-      return blob === null ? dropped : Effect.andThen(dropped, Effect.ignore(this.#bounded(this.#store.remove(blob))))
+      return blob === null
+        ? dropped
+        : Effect.andThen(dropped, Effect.ignoreCause(this.#bounded(() => this.#store.remove(blob))))
     }))
   }
 
@@ -184,17 +186,19 @@ class Spill implements OutputSpill {
   read(offset: number, length: number): Effect.Effect<Uint8Array | null> {
     const blob = this.blob
     if (blob === null) return Effect.succeed(null)
-    const bytes = Stream.runFold(
-      this.#store.read(blob, { offset, limit: length }),
-      () => ({ into: new Uint8Array(length), at: 0 }),
-      (read, chunk) => {
-        read.into.set(chunk.subarray(0, length - read.at), read.at)
-        return { into: read.into, at: Math.min(length, read.at + chunk.length) }
-      }
-    )
+    const bytes = () =>
+      Stream.runFold(
+        this.#store.read(blob, { offset, limit: length }),
+        () => ({ into: new Uint8Array(length), at: 0 }),
+        (read, chunk) => {
+          read.into.set(chunk.subarray(0, length - read.at), read.at)
+          return { into: read.into, at: Math.min(length, read.at + chunk.length) }
+        }
+      )
     return this.#bounded(bytes).pipe(
       Effect.map((read) => Option.isSome(read) && read.value.at === length ? read.value.into : null),
-      Effect.catch(() => Effect.succeed(null))
+      // Whatever is wrong with the store, the bytes are a gap for who reads, and its text is nobody's here.
+      Effect.catchCause(() => Effect.succeed(null))
     )
   }
 
@@ -241,7 +245,7 @@ class Spill implements OutputSpill {
       this.#skipToCap()
       return Effect.void
     }
-    return this.#calling(Effect.flatMap(this.#open(), (writer) => writer.append(piece)), () => {
+    return this.#calling(() => Effect.flatMap(this.#open(), (writer) => writer.append(piece)), () => {
       this.#next += piece.length
       this.spilledBytes += piece.length
       this.#window.protect(this.#next)
@@ -280,7 +284,7 @@ class Spill implements OutputSpill {
       if ((this.#phase !== "writing" && this.#phase !== "capped") || writer === null) return Effect.void
       const ref = this.gap === null ? `sha256-${this.#sha256}` : `partial-${this.#name}`
       return Effect.andThen(
-        this.#calling(writer.seal(ref), () => {
+        this.#calling(() => writer.seal(ref), () => {
           this.#phase = "sealed"
           this.blob = ref
         }),
@@ -290,7 +294,7 @@ class Spill implements OutputSpill {
   }
 
   /** Calls the store, bounded; what it says decides whether the spill goes on. */
-  #calling<A>(call: Effect.Effect<A, BlobError>, onSuccess: () => void): Effect.Effect<void> {
+  #calling<A>(call: () => Effect.Effect<A, BlobError>, onSuccess: () => void): Effect.Effect<void> {
     return Effect.map(Effect.exit(this.#bounded(call)), (exit) => {
       if (this.#phase === "failed" || this.#phase === "disposed") return
       if (Exit.isSuccess(exit)) {
@@ -307,21 +311,8 @@ class Spill implements OutputSpill {
   }
 
   /** `None` when it took too long: it is told to stop, and not waited for. */
-  #bounded<A, E>(call: Effect.Effect<A, E>): Effect.Effect<Option.Option<A>, E> {
-    return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(Effect.forkDetach(Effect.interruptible(call), { startImmediately: true }), (fiber) => {
-        const done = fiber.pollUnsafe()
-        if (done !== undefined) return Effect.map(done, Option.some)
-        return restore(Effect.timeoutOption(Fiber.await(fiber), this.#stallMillis)).pipe(
-          Effect.onInterrupt(() => Effect.sync(() => fiber.interruptUnsafe())),
-          Effect.flatMap((exit) => {
-            if (Option.isSome(exit)) return Effect.map(exit.value, Option.some)
-            fiber.interruptUnsafe()
-            return Effect.succeed(Option.none<A>())
-          })
-        )
-      })
-    )
+  #bounded<A, E>(call: () => Effect.Effect<A, E>): Effect.Effect<Option.Option<A>, E> {
+    return within(call, this.#stallMillis)
   }
 
   /** The stream flows on. The writer is kept: what it has is part of what a retry goes on with. */
@@ -352,7 +343,7 @@ class Spill implements OutputSpill {
     const scope = this.#scope
     this.#scope = null
     this.#writer = null
-    return scope === null ? Effect.void : Effect.ignoreCause(this.#bounded(Scope.close(scope, Exit.void)))
+    return scope === null ? Effect.void : Effect.ignoreCause(this.#bounded(() => Scope.close(scope, Exit.void)))
   }
 
   #revive(): void {

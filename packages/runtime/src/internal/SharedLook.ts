@@ -8,6 +8,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type { Identity } from "../domain/Identity.ts"
 import type { ProcessDriver, TreeLook } from "../ports/ProcessDriver.ts"
+import { within } from "./Within.ts"
 
 interface Request {
   readonly root: Identity
@@ -41,8 +42,7 @@ export const make = (
   const lookAll = Effect.suspend(() => {
     const batch = waiting
     waiting = []
-    return Effect.suspend(() => driver.look(batch.map((request) => request.root))).pipe(
-      Effect.timeoutOption(options.windowMillis),
+    return within(() => driver.look(batch.map((request) => request.root)), options.windowMillis).pipe(
       // Also when it is interrupted: nobody may wait for a look that will not come.
       Effect.onExit((exit) =>
         Effect.sync(() =>

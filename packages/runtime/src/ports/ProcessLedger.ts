@@ -30,7 +30,10 @@ export class LedgerError extends Schema.TaggedError<LedgerError>()("LedgerError"
 export const Lifetime = Schema.Literals(["session", "application", "detached"])
 export type Lifetime = typeof Lifetime.Type
 
-/** What a row says of a command: its executable's base name, how many arguments, and a digest to compare by. */
+/**
+ * What a row says of a command: its executable's base name, how many arguments, and a digest that equal commands of one
+ * runtime share. The digest is keyed, so that no secret can be guessed from it; two runtimes give different ones.
+ */
 export const CommandSummary = Schema.Struct({
   name: Schema.String,
   args: Schema.Int,

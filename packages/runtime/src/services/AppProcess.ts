@@ -10,11 +10,13 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import type * as Scope from "effect/Scope"
+import * as Scope from "effect/Scope"
 import * as CommandSpec from "../domain/CommandSpec.ts"
 import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Status from "../domain/Status.ts"
+import { spanned } from "../internal/Spanned.ts"
 import { SpawnFailed } from "../ports/ProcessDriver.ts"
+import { retentionsOf } from "./host/Core.ts"
 import { type OwnedProcess, receiptOf as currentReceipt } from "./host/OwnedProcess.ts"
 import type { View } from "./OutputRetention.ts"
 import * as ProcessHost from "./ProcessHost.ts"
@@ -92,7 +94,10 @@ export class KillFailed extends Schema.TaggedError<KillFailed>()("KillFailed", {
 export interface Handle {
   readonly id: string
   readonly info: Effect.Effect<Info>
-  /** Stdout, or both streams where they are merged. */
+  /**
+   * Stdout, or both streams where they are merged. What memory holds of it outlives scope and runtime; a blob is removed
+   * when the runtime closes, since nothing would tell of it any more.
+   */
   readonly output: View
   /** Stderr; empty and sealed where the streams are merged. */
   readonly stderr: View
@@ -228,6 +233,16 @@ const make = Effect.gen(function*() {
   const barrier = yield* ShutdownBarrier.Service
   /** Those started here, so that `list` shows no jobs of owners. */
   const own = new WeakSet<OwnedProcess>()
+  /** Of settled processes: no row tells of them, so nobody could find them once the runtime is gone. */
+  const blobs: Array<string> = []
+
+  const keepBlobs = (process: OwnedProcess): Effect.Effect<void> =>
+    Effect.sync(() => {
+      for (const retention of retentionsOf(process)) {
+        const { blob } = retention.metadata()
+        if (blob !== null) blobs.push(blob)
+      }
+    })
 
   const admit = (
     input: CommandSpec.Input,
@@ -246,6 +261,7 @@ const make = Effect.gen(function*() {
       const process = host.admit(command, policy)
       if (process === null) return yield* Result.fail(new SpawnError({ command: name, reason: new RuntimeClosed() }))
       own.add(process)
+      process.hooks = { onSettled: keepBlobs(process) }
       return process
     })
 
@@ -271,36 +287,43 @@ const make = Effect.gen(function*() {
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function*() {
         const process = yield* Effect.fromResult(admit(command, options))
-        yield* Effect.addFinalizer(() => terminate(host, process, { _tag: "Scope" }, false))
+        yield* Effect.addFinalizer(() => endScope(process))
         host.start(process)
-        yield* restore(awaitStart(process)).pipe(
-          // Nobody will ever hold the handle of a start that was interrupted.
-          Effect.onInterrupt(() => terminate(host, process, { _tag: "Scope" }, false))
-        )
+        // Nobody will ever hold the handle of a start that was interrupted.
+        yield* Effect.onInterrupt(restore(awaitStart(process)), () => endScope(process))
         return new ProcessHandle(host, process)
       })
     )
 
-  const run: AppProcess["run"] = (command, options) =>
-    Effect.scoped(Effect.gen(function*() {
-      const handle = yield* spawn(command, options)
-      const termination = yield* handle.termination
-      return {
-        info: yield* handle.info,
-        termination,
-        stdout: yield* handle.output.preview,
-        stderr: yield* handle.stderr.preview,
-        output: handle.output,
-        errorOutput: handle.stderr
-      }
-    }))
+  const endScope = (process: OwnedProcess) => terminate(host, process, { _tag: "Scope" }, false)
 
+  /** Has no scope: of what could not be ended, one answer is due, and no second attempt at once. */
+  const run: AppProcess["run"] = (command, options = {}) =>
+    Effect.uninterruptibleMask((restore) =>
+      Effect.gen(function*() {
+        const process = yield* Effect.fromResult(admit(command, options))
+        host.start(process)
+        const ended = Effect.andThen(awaitStart(process), receiptOf(host, process))
+        const termination = yield* Effect.onInterrupt(restore(ended), () => endScope(process))
+        const handle = new ProcessHandle(host, process)
+        return {
+          info: infoOf(process),
+          termination,
+          stdout: yield* handle.output.preview,
+          stderr: yield* handle.stderr.preview,
+          output: handle.output,
+          errorOutput: handle.stderr
+        }
+      })
+    )
+
+  yield* Effect.addFinalizer(() => Effect.forEach(blobs, host.removeBlob, { concurrency: 16, discard: true }))
   // Whoever closes this layer alone, closes the runtime: both run the one barrier.
   yield* Effect.addFinalizer(() => barrier.shutdown())
 
   return AppProcessService.of({
-    spawn: Effect.fn("AppProcess.spawn")(spawn),
-    run: Effect.fn("AppProcess.run")(run),
+    spawn: (command, options) => spanned("AppProcess.spawn", spawn(command, options)),
+    run: (command, options) => spanned("AppProcess.run", run(command, options)),
     list: Effect.sync(() => [...host.live].filter((process) => own.has(process)).map((process) => infoOf(process)))
   })
 })
@@ -334,20 +357,24 @@ export const use = <A, E, R>(
   body: (handle: Handle) => Effect.Effect<A, E, R>,
   options?: ProcessOptions.Options
 ): Effect.Effect<A, E | SpawnError | KillFailed, R | AppProcessService> =>
-  Effect.scoped(Effect.flatMap(
-    AppProcessService,
-    (service) =>
-      Effect.acquireUseRelease(
-        service.spawn(command, options),
-        body as (handle: Handle) => Effect.Effect<A, E, R | Scope.Scope>,
-        (handle) =>
-          Effect.flatMap(
-            handle.terminate(),
-            (result) =>
-              result.status === "kill_failed" ? Effect.fail(new KillFailed({ id: handle.id, result })) : Effect.void
-          )
-      )
-  )) as Effect.Effect<A, E | SpawnError | KillFailed, R | AppProcessService>
+  AppProcessService.use((service) => {
+    let spawned: Handle | null = null
+    return Effect.acquireUseRelease(
+      Scope.make(),
+      (scope) =>
+        Effect.flatMap(Scope.provide(service.spawn(command, options), scope), (handle) => {
+          spawned = handle
+          return body(handle)
+        }),
+      (scope, exit) => Effect.andThen(Scope.close(scope, exit), Effect.suspend(() => checkGone(spawned)))
+    )
+  })
+
+const checkGone = (handle: Handle | null): Effect.Effect<void, KillFailed> =>
+  handle === null ?
+    Effect.void :
+    Effect.flatMap(handle.termination, (result) =>
+      result.status === "kill_failed" ? Effect.fail(new KillFailed({ id: handle.id, result })) : Effect.void)
 
 /** Turns every end but `completed` into an error. */
 export const requireSuccess = (result: RunResult): Effect.Effect<RunResult, CommandFailed> =>

@@ -104,6 +104,8 @@ export interface OutputRetention {
    * seals all the same and counts an unfinished spill as failed. A second call waits for the first.
    */
   readonly seal: (options: { readonly drained: boolean }) => Effect.Effect<void>
+  /** Sets what is called when the sink is told of the stream's end, be it sealed by then or not; at once if it was. */
+  readonly onEnd: (end: () => void) => void
   /** Completes when the sink has been told of the stream's end, or at the seal. */
   readonly ended: Effect.Effect<void>
   readonly view: View
@@ -136,6 +138,8 @@ class Retention implements OutputRetention, OutputSink {
   readonly #onCap: () => void
   readonly #preview: number
   #resume: (() => void) | null = null
+  #end: (() => void) | null = null
+  #endTold = false
   #view: View | null = null
   #capPassed = false
   #ended = false
@@ -191,7 +195,14 @@ class Retention implements OutputRetention, OutputSink {
 
   end(): void {
     this.#ended = true
+    this.#endTold = true
     this.#wake()
+    this.#end?.()
+  }
+
+  onEnd(end: () => void): void {
+    if (this.#endTold) end()
+    else this.#end = end
   }
 
   onResume(resume: () => void): void {

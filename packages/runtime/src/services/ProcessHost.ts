@@ -15,7 +15,7 @@ import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
-import type { CommandSpec } from "../domain/CommandSpec.ts"
+import { type CommandSpec, fingerprint } from "../domain/CommandSpec.ts"
 import { markerPrefix } from "../domain/Identity.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ProcessId from "../domain/ProcessId.ts"
@@ -24,7 +24,7 @@ import * as SharedLook from "../internal/SharedLook.ts"
 import * as TimerHeap from "../internal/TimerHeap.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 import * as ProcessDriver from "../ports/ProcessDriver.ts"
-import { type Core, observed, retentionsOf } from "./host/Core.ts"
+import { type Core, isolated, observed, retentionsOf } from "./host/Core.ts"
 import * as Ending from "./host/Ending.ts"
 import { type Hooks, OwnedProcess } from "./host/OwnedProcess.ts"
 import * as Settling from "./host/Settling.ts"
@@ -57,6 +57,8 @@ export interface ProcessHost {
   readonly closeStdin: Stdin.Stdin["close"]
   readonly extend: Watchdog.Watchdog["extend"]
   readonly forget: Settling.Settling["forget"]
+  /** Gives a blob's reference back, where there is a store. Bounded; never fails. */
+  readonly removeBlob: (ref: string) => Effect.Effect<void>
   /** Goes on with spills that failed. `false`: none had, or one failed again. */
   readonly retrySpill: (process: OwnedProcess) => Effect.Effect<boolean>
   /** From here on nothing is admitted. */
@@ -84,6 +86,8 @@ const brokenAnswers: { readonly [A in Lifecycle.Action]: Lifecycle.Event | null 
   ReportUnresolved: null
 }
 
+const encoder = new TextEncoder()
+
 const make = Effect.gen(function*() {
   const settings = yield* Settings.Current
   const driver = yield* ProcessDriver.Service
@@ -97,24 +101,23 @@ const make = Effect.gen(function*() {
   const live = new Set<OwnedProcess>()
   let ids = ProcessId.initial
   let draining = false
+  let closed = false
 
   /** The only place that writes `process.state`. */
   const dispatch = (process: OwnedProcess, event: Lifecycle.Event): void => {
+    if (closed) return
     const from = process.state
     const [to, actions] = Lifecycle.step(from, event)
     process.state = to
     if (from._tag === "Running" && to._tag !== "Running") watchdog.stopDeadlines(process)
     if (from._tag !== "Draining" && to._tag === "Draining") process.endingMono ??= timers.now()
-    if (event._tag === "Exited") {
-      Deferred.doneUnsafe(process.exited, Effect.succeed(event.exit))
-      process.nudge.notify()
-    }
     observed(core, () => process.hooks.onTransition?.(from, event))
-    for (const action of actions) {
-      if (action === "Hurry") process.nudge.notify()
-      else process.todo.push(action)
-    }
+    for (const action of actions) if (action !== "Hurry") process.todo.push(action)
     work(process)
+    // Last: whoever waits goes on within these calls, perhaps as far as the end, and everybody has been told by then.
+    if (event._tag === "Exited") Deferred.doneUnsafe(process.exited, Effect.succeed(event.exit))
+    if (event._tag === "Exited" || actions.includes("Hurry")) process.nudge.notify()
+    if (from._tag === "Unresolved" && event._tag === "ForceElapsed") ending.finishRetry(process)
   }
 
   const work = (process: OwnedProcess): void => {
@@ -126,6 +129,8 @@ const make = Effect.gen(function*() {
         const answer = yield* perform(process, action).pipe(
           Effect.catchCause(() => Effect.as(Effect.logError(`${action} of a process broke`), broken))
         )
+        // However performing broke, the machine is told that signals were decided on before it is told what became of them.
+        if (answer?._tag === "Signalled" && process.state._tag === "Draining") dispatch(process, { _tag: "Signalling" })
         if (answer !== null) dispatch(process, answer)
       }
       process.working = false
@@ -153,7 +158,7 @@ const make = Effect.gen(function*() {
     }
   }
 
-  const core: Core = { settings, driver, clock, timers, fork, dispatch, draining: () => draining }
+  const core: Core = { settings, driver, clock, timers, fork, dispatch, closed: () => closed, draining: () => draining }
   const stdin = Stdin.make(core)
   const ending = Ending.make(core, Termination.make({ driver, look, clock, timers, settings }))
   const settling = Settling.make(core)
@@ -174,6 +179,15 @@ const make = Effect.gen(function*() {
   }
 
   const hex = () => Math.floor(random.nextDoubleUnsafe() * 0x1_0000_0000).toString(16).padStart(8, "0")
+
+  const digestKey = encoder.encode(hex() + hex() + hex() + hex())
+
+  const digestOf = (command: CommandSpec): string => {
+    const sha256 = driver.sha256()
+    sha256.update(digestKey)
+    sha256.update(encoder.encode(fingerprint(command)))
+    return sha256.digest().slice(0, 16)
+  }
 
   const makeRetention = (id: string, policy: Policy, onCap: () => void): OutputRetention.OutputRetention =>
     OutputRetention.make({
@@ -201,6 +215,7 @@ const make = Effect.gen(function*() {
       id,
       command,
       policy,
+      digest: digestOf(command),
       marker: `${markerPrefix}${hex()}${hex()}`,
       wholeTree: driver.capabilities.wholeTree,
       stdout: makeRetention(id, policy, onCap),
@@ -212,7 +227,17 @@ const make = Effect.gen(function*() {
     return process
   }
 
-  yield* Effect.addFinalizer(() => settling.releaseKept)
+  yield* Effect.addFinalizer(() =>
+    Effect.suspend(() => {
+      draining = true
+      closed = true
+      for (const process of live) {
+        settling.abandon(process)
+        ending.finishRetry(process)
+      }
+      return settling.releaseKept
+    })
+  )
 
   return ProcessHostService.of({
     settings,
@@ -228,6 +253,10 @@ const make = Effect.gen(function*() {
     closeStdin: stdin.close,
     extend: watchdog.extend,
     forget: settling.forget,
+    removeBlob: (ref) =>
+      Option.isNone(store)
+        ? Effect.void
+        : isolated(Effect.asVoid(Effect.orDie(store.value.remove(ref))), settings.portWindowMillis, "removing a blob"),
     retrySpill: (process) =>
       Effect.map(
         Effect.forEach(retentionsOf(process), (retention) => retention.retrySpill),
@@ -240,7 +269,10 @@ const make = Effect.gen(function*() {
   })
 })
 
-/** Ends nothing by itself when it is closed: `ShutdownBarrier` does, and stands above it. */
+/**
+ * Ends nothing by itself when it is closed: `ShutdownBarrier` does, and stands above it. What the barrier's budget did not
+ * suffice for stays as it is, and everybody who waits for it is answered with that.
+ */
 export const layer: Layer.Layer<ProcessHostService, never, ProcessDriver.Service> = Layer.effect(
   ProcessHostService,
   make

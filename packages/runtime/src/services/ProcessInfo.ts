@@ -50,7 +50,7 @@ export const infoOf = (process: OwnedProcess): Info => ({
   phase: Lifecycle.phaseOf(process.state),
   startedAt: process.startedAt,
   endedAt: process.endedAt,
-  deadlineAskedMillis: process.policy.deadlineAskedMillis,
+  deadlineAskedMillis: process.deadlineAskedMillis,
   deadlineMillis: process.deadlineMillis,
   deadlineAt: process.deadlineAt,
   exit: Lifecycle.exitOf(process.state),

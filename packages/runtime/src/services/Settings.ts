@@ -43,6 +43,10 @@ export interface Settings {
   readonly maxRunningPerOwner: number
   /** Finished records an owner. The oldest go first; never `kill_failed` ones, nor any nobody was told about. */
   readonly maxFinishedPerOwner: number
+  /** Retired owners whose records and notices are kept, the last ones to retire. 0: all. */
+  readonly maxRetiredOwners: number
+  /** Rows of starts that failed, the last ones: nothing else tells of these. 0: all. */
+  readonly maxFailedStartRows: number
   /** Notices an owner. Past it the oldest become one counted summary. */
   readonly maxNoticesPerOwner: number
   readonly noticeTailBytes: number
@@ -79,6 +83,8 @@ export const defaults: Settings = {
   shutdownBudgetMillis: 30_000,
   maxRunningPerOwner: 8,
   maxFinishedPerOwner: 64,
+  maxRetiredOwners: 64,
+  maxFailedStartRows: 64,
   maxNoticesPerOwner: 256,
   noticeTailBytes: 500,
   outputBytes: 1024 * 1024,
@@ -97,15 +103,45 @@ export const Current: Context.Reference<Settings> = Context.Reference<Settings>(
   defaultValue: () => defaults
 })
 
-/** Sets some of them for the layers it is provided to; the others keep their defaults. */
+/** Intervals between two doings: zero would be a loop without a pause. */
+const intervals: ReadonlySet<keyof Settings> = new Set([
+  "pollMillis",
+  "pollMaxMillis",
+  "heartbeatMillis",
+  "leaseMillis"
+])
+
+/** Every wait ends, and nothing is negative or no number; only the cap on deadlines may be left out. */
+const isSetting = (name: keyof Settings, value: number | null): boolean => {
+  if (value === null) return name === "deadlineCapMillis"
+  return isWait(value) && (value > 0 || !intervals.has(name))
+}
+
+const withDefaults = (settings: Partial<Settings>): Settings => ({
+  ...defaults,
+  ...settings,
+  outputBytes: settings.outputBytes || defaults.outputBytes,
+  outputHeadBytes: settings.outputHeadBytes || defaults.outputHeadBytes,
+  finishedOutputBytes: settings.finishedOutputBytes || defaults.finishedOutputBytes
+})
+
+/**
+ * Sets some of them for the layers it is provided to; the others keep their defaults. A value that means nothing (negative,
+ * no number, without end, an interval of zero) is a mistake in the program: building the layer dies with a `RangeError`
+ * that names the setting.
+ */
 export const layer = (settings: Partial<Settings>): Layer.Layer<never> =>
-  Layer.succeed(Current, {
-    ...defaults,
-    ...settings,
-    outputBytes: settings.outputBytes || defaults.outputBytes,
-    outputHeadBytes: settings.outputHeadBytes || defaults.outputHeadBytes,
-    finishedOutputBytes: settings.finishedOutputBytes || defaults.finishedOutputBytes
-  })
+  Layer.effect(
+    Current,
+    Effect.suspend(() => {
+      const given = withDefaults(settings)
+      const names = Object.keys(defaults) as ReadonlyArray<keyof Settings>
+      const bad = names.find((name) => !isSetting(name, given[name]))
+      return bad === undefined
+        ? Effect.succeed(given)
+        : Effect.die(new RangeError(`Settings: ${bad} has to be a bound`))
+    })
+  )
 
 const Wait = Schema.DurationFromString.check(
   Schema.makeFilter((given) => isWait(Duration.toMillis(given)) || "a duration that ends, and is not negative")

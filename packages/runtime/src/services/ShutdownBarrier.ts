@@ -14,6 +14,7 @@ import * as ManagedRuntime from "effect/ManagedRuntime"
 import * as Option from "effect/Option"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ShutdownPlan from "../domain/ShutdownPlan.ts"
+import { within } from "../internal/Within.ts"
 import type { OwnedProcess } from "./host/OwnedProcess.ts"
 import * as ProcessHost from "./ProcessHost.ts"
 
@@ -31,7 +32,7 @@ export interface ShutdownBarrier {
   readonly report: Effect.Effect<ShutdownPlan.ShutdownReport>
   /**
    * Adds work for a phase: draining owners, settling rows, removing workspaces. Isolated and bounded by what is left of
-   * the budget.
+   * the budget; before children are ended also by the port window.
    */
   readonly on: (phase: "draining" | "settling" | "workspaces", work: Effect.Effect<void>) => void
 }
@@ -85,12 +86,11 @@ const make = Effect.gen(function*() {
     for (const process of host.live) host.end(process, { _tag: "Shutdown" }, true)
   }
 
-  const workOf = (phase: ShutdownPlan.Phase): Effect.Effect<void> =>
+  const workOf = (phase: ShutdownPlan.Phase, millis: number): Effect.Effect<void> =>
     Effect.forEach(
       works.get(phase) ?? [],
       (work) =>
-        work.pipe(
-          Effect.timeoutOption(left()),
+        within(() => work, millis).pipe(
           Effect.catchCause(() => Effect.logWarning(`work of the shutdown's phase ${phase} failed`))
         ),
       { concurrency: "unbounded", discard: true }
@@ -112,7 +112,8 @@ const make = Effect.gen(function*() {
     host.drain()
     const processes = [...host.live]
     enter("draining")
-    yield* workOf("draining")
+    // Bounded apart: it must not use up what the children need.
+    yield* workOf("draining", Math.min(left(), settings.portWindowMillis))
     enter("terminating")
     // What may still be forced after the last grace has to fit into the budget.
     const reserve = settings.forceWindowMillis + settings.flushWindowMillis
@@ -122,9 +123,9 @@ const make = Effect.gen(function*() {
     // Each process is flushed and settled by its own ending; these phases are over when the last of them was.
     enter("flushing")
     enter("settling")
-    yield* workOf("settling")
+    yield* workOf("settling", left())
     enter("workspaces")
-    yield* workOf("workspaces")
+    yield* workOf("workspaces", left())
     enter("closed")
     const report = ShutdownPlan.report({
       mode,
@@ -133,8 +134,7 @@ const make = Effect.gen(function*() {
       phases: times,
       rows: processes.map(rowOf)
     })
-    yield* tell(report).pipe(
-      Effect.timeoutOption(settings.portWindowMillis),
+    yield* within(() => tell(report), settings.portWindowMillis).pipe(
       Effect.catchCause(() => Effect.logWarning("telling the shutdown's report failed"))
     )
     yield* Deferred.succeed(done, report)

@@ -15,6 +15,7 @@ import { maxListed } from "../domain/Status.ts"
 import type { Nudge } from "../internal/Nudge.ts"
 import type { SharedLook } from "../internal/SharedLook.ts"
 import type { TimerHeap } from "../internal/TimerHeap.ts"
+import { within } from "../internal/Within.ts"
 import type { Member, ProcessDriver, SignalOutcome, TreeLook } from "../ports/ProcessDriver.ts"
 import type { Settings } from "./Settings.ts"
 
@@ -27,6 +28,8 @@ export interface Subject {
   readonly note: (what: string) => void
   /** errno names that signals were refused with, by member. */
   readonly refused: Map<string, string>
+  /** The signal each member was asked to end with, which the system took. */
+  readonly asked: Map<string, string>
 }
 
 export interface Termination {
@@ -56,12 +59,15 @@ export const isGone = (look: TreeLook): boolean =>
 const keyOf = (member: { readonly pid: number; readonly startedAt: number }): string =>
   `${member.pid}:${member.startedAt}`
 
-/** The members of a look as a receipt lists them: bounded, with the errno a signal to them was refused with. */
+const byPid = (members: ReadonlyArray<Member>): ReadonlyArray<Member> =>
+  members.toSorted((self, that) => self.pid - that.pid)
+
+/** The members of a look as a receipt lists them: by pid, bounded, with the errno a signal to them was refused with. */
 export const listed = (
   members: ReadonlyArray<Member>,
   refused: ReadonlyMap<string, string>
 ): ReadonlyArray<Survivor> =>
-  members.slice(0, maxListed).map((member) => ({
+  byPid(members).slice(0, maxListed).map((member) => ({
     pid: member.pid,
     startedAt: member.startedAt,
     name: member.name,
@@ -100,8 +106,7 @@ export const make = (options: {
     targets: { readonly members: ReadonlyArray<Member>; readonly groups?: ReadonlyArray<number> },
     signal: string
   ): Effect.Effect<ReadonlyArray<SignalOutcome>> =>
-    Effect.suspend(() => driver.signal(subject.root, targets, signal)).pipe(
-      Effect.timeoutOption(settings.portWindowMillis),
+    within(() => driver.signal(subject.root, targets, signal), settings.portWindowMillis).pipe(
       Effect.exit,
       Effect.map((exit) => {
         if (exit._tag === "Failure" || exit.value._tag === "None") {
@@ -123,6 +128,7 @@ export const make = (options: {
 
   const request: Termination["request"] = Effect.fnUntraced(function*(subject, seen, signal) {
     const outcomes = yield* send(subject, seen, signal)
+    for (const outcome of outcomes) if (outcome.outcome === "sent") subject.asked.set(keyOf(outcome), signal)
     noteSent(subject, signal, describe(subject.root, seen.members), outcomes)
     yield* send(subject, seen, "SIGCONT")
     return outcomes.some((outcome) => outcome.outcome === "sent")
@@ -180,7 +186,7 @@ export const make = (options: {
       const fresh = seen.members.filter(isNew)
       if (fresh.length > 0 || seen.occupied.length > 0) {
         const outcomes = yield* send(subject, { members: fresh, groups: seen.occupied }, "SIGKILL")
-        noteSent(subject, "SIGKILL", describeLeft(fresh, seen.occupied), outcomes)
+        noteSent(subject, "SIGKILL", describeLeft(subject, fresh, seen.occupied), outcomes)
         // What the driver did not answer for may not have been sent, and goes out once more.
         for (const outcome of outcomes) killed.add(keyOf(outcome))
       }
@@ -197,8 +203,22 @@ export const make = (options: {
   return { look, request, awaitGone, force }
 }
 
-const describeLeft = (members: ReadonlyArray<Member>, groups: ReadonlyArray<number>): string => {
-  const named = members.slice(0, 4).map(({ name, pid }) => `${pid} "${name}"`)
+/** Why somebody is still there to be killed, as far as it is known. */
+const reasonOf = (subject: Subject, member: Member): string => {
+  const asked = subject.asked.get(keyOf(member))
+  const reasons = [
+    ...(asked === undefined ? [] : [`ignored ${asked}`]),
+    ...(member.group === subject.root.pid ? [] : ["left the group"])
+  ]
+  return reasons.length === 0 ? "" : ` (${reasons.join(", ")})`
+}
+
+const describeLeft = (
+  subject: Subject,
+  members: ReadonlyArray<Member>,
+  groups: ReadonlyArray<number>
+): string => {
+  const named = byPid(members).slice(0, 4).map((member) => `${member.pid} "${member.name}"${reasonOf(subject, member)}`)
   const more = members.length - named.length
   const left = `${members.length} left: ${named.join(", ")}${more > 0 ? ` and ${more} more` : ""}`
   if (groups.length === 0) return left

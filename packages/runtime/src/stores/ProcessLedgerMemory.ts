@@ -40,7 +40,7 @@ export const make: Effect.Effect<ProcessLedger.ProcessLedger> = Effect.sync(() =
     get: (id) => Effect.sync(() => rows.get(id) ?? null),
     rows: (filter = {}) =>
       Effect.sync(() =>
-        Array.from(rows.values()).filter((row) => ProcessLedger.matches(row, filter)).sort(ProcessLedger.byCreation)
+        Array.from(rows.values()).filter((row) => ProcessLedger.matches(row, filter)).toSorted(ProcessLedger.byCreation)
       ),
     remove: (id, fence) =>
       Effect.sync(() => {

@@ -81,10 +81,15 @@ describe("EventRing", () => {
     }))
 })
 
+const into = (subscribers: Set<EventRing.EventRing<number>>) => (ring: EventRing.EventRing<number>) => {
+  subscribers.add(ring)
+  return () => subscribers.delete(ring)
+}
+
 const reading = Effect.gen(function*() {
   const subscribers = new Set<EventRing.EventRing<number>>()
   const read: Array<number> = []
-  const fiber = yield* EventRing.stream(subscribers, 4, missed).pipe(
+  const fiber = yield* EventRing.stream(into(subscribers), 4, missed).pipe(
     Stream.runForEach((item) => Effect.sync(() => read.push(item))),
     Effect.forkChild({ startImmediately: true })
   )
@@ -100,7 +105,7 @@ describe("stream", () => {
   it.effect("subscribes while it is read, and not before", () =>
     Effect.gen(function*() {
       const subscribers = new Set<EventRing.EventRing<number>>()
-      const events = EventRing.stream(subscribers, 4, missed)
+      const events = EventRing.stream(into(subscribers), 4, missed)
       assert.strictEqual(subscribers.size, 0)
       const fiber = yield* Effect.forkChild(Stream.runDrain(events), { startImmediately: true })
       yield* TestClock.adjust(0)
@@ -131,7 +136,7 @@ describe("stream", () => {
   it.effect("leaves no subscriber behind when its reader has enough", () =>
     Effect.gen(function*() {
       const subscribers = new Set<EventRing.EventRing<number>>()
-      const fiber = yield* EventRing.stream(subscribers, 4, missed).pipe(
+      const fiber = yield* EventRing.stream(into(subscribers), 4, missed).pipe(
         Stream.take(1),
         Stream.runCollect,
         Effect.forkChild({ startImmediately: true })

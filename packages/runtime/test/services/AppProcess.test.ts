@@ -1,11 +1,21 @@
 import { assert, it } from "@effect/vitest"
-import { AppProcess, CommandSpec, type Settings, ShutdownBarrier } from "@procyon/runtime"
-import { child, RuntimeTest, type Script, World } from "@procyon/testing"
+import {
+  AppProcess,
+  BlobStore,
+  BlobStoreMemory,
+  CommandSpec,
+  ProcessLedgerMemory,
+  ProcessRuntime,
+  type Settings,
+  ShutdownBarrier
+} from "@procyon/runtime"
+import { child, RuntimeTest, type Script, ScriptedDriver, World } from "@procyon/testing"
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import { ChildProcess } from "effect/process"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
@@ -313,5 +323,76 @@ law(
     yield* Fiber.interrupt(fiber)
     assert.deepStrictEqual(order, ["outer 0"])
     yield* TestClock.adjust("1 second")
+  })
+)
+
+it.effect("the blobs of its processes go when the runtime closes, and what memory holds stays readable", () =>
+  Effect.gen(function*() {
+    const store = yield* BlobStoreMemory.make
+    const noisy = child.prints("x".repeat(5000)).exits(0)
+    const result = yield* AppProcess.run(run("noisy"), { output: { limit: 1000, head: 100 } }).pipe(
+      Effect.tap(({ info }) => Effect.scoped(store.lease(info.output.blob ?? "none"))),
+      Effect.provide(
+        ProcessRuntime.layer.pipe(
+          Layer.provide([
+            ScriptedDriver.layer({ children: { noisy } }),
+            ProcessLedgerMemory.layer,
+            Layer.succeed(BlobStore.Service, store)
+          ])
+        )
+      )
+    )
+    const { blob } = result.info.output
+    assert.isNotNull(blob)
+    const gone = yield* Effect.flip(Effect.scoped(store.lease(blob ?? "none")))
+    assert.strictEqual(gone.problem, "NotFound")
+    const page = yield* result.output.read()
+    assert.deepStrictEqual([page.data.length, page.next], [100, 100])
+  }))
+
+law(
+  "run answers with what could not be ended when its protocol is over, and does not begin a second one",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const running = yield* Effect.forkChild(AppProcess.run(run("stuck"), { deadline: "1 second" }))
+    yield* world.advance("9 seconds") // the deadline, grace 5 s, force window 3 s
+    assert.strictEqual((yield* Fiber.join(running)).termination.status, "kill_failed")
+    yield* world.kill("stuck")
+  })
+)
+
+law(
+  "a write whose writer was interrupted goes on, keeps its turn, and is counted",
+  { slow: child.readsStdin({ after: "5 seconds", echo: true }).exits(0) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const handle = yield* AppProcess.spawn(run("slow", [], { stdin: "open" }))
+    const interrupted = yield* Effect.forkChild(handle.write("a".repeat(100_000)), { startImmediately: true })
+    const waiting = yield* Effect.forkChild(handle.write("never"), { startImmediately: true })
+    const last = yield* Effect.forkChild(Effect.andThen(handle.write("b"), handle.closeStdin), {
+      startImmediately: true
+    })
+    yield* world.advance("1 second")
+    yield* Fiber.interrupt(interrupted)
+    yield* Fiber.interrupt(waiting)
+    assert.strictEqual((yield* handle.info).stdinAccepted, 0)
+    yield* world.advance("10 seconds")
+    yield* Fiber.join(last)
+    const { exit, stdinAccepted } = yield* handle.info
+    assert.deepStrictEqual([stdinAccepted, exit?.code], [100_001, 0])
+    assert.strictEqual((yield* handle.output.read({ since: 99_999 })).data, "ab")
+  })
+)
+
+law(
+  "use answers with KillFailed after one protocol",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const using = yield* Effect.forkChild(Effect.flip(AppProcess.use(run("stuck"), () => Effect.void)))
+    yield* world.advance("8 seconds") // grace 5 s, force window 3 s
+    assert.strictEqual((yield* Fiber.join(using))._tag, "KillFailed")
+    yield* world.kill("stuck")
   })
 )

@@ -5,6 +5,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
 
@@ -107,6 +108,21 @@ law(
       "Ended"
     ])
     assert.strictEqual((yield* jobs.get(job.id)).status, "completed")
+  }).pipe(Effect.scoped)
+)
+
+law(
+  "an exit that is told late is an event before the end, and nothing comes after that",
+  { server: child.exitSeenAfter("100 millis") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const seen = yield* collect(jobs)
+    const { id } = yield* jobs.start(run("server"))
+    const stop = yield* Effect.forkChild(jobs.stop(id))
+    yield* world.advance("1 second")
+    assert.strictEqual((yield* Fiber.join(stop)).status, "cancelled")
+    assert.deepStrictEqual(seen.map((event) => event._tag), ["Started", "Draining", "Terminating", "Exited", "Ended"])
   }).pipe(Effect.scoped)
 )
 
@@ -487,6 +503,47 @@ law(
 )
 
 law(
+  "of owners that have retired only the last are kept, and of what could not be ended nothing is dropped",
+  { server: child.exits(0), stuck: child.refuses("SIGTERM").refuses("SIGKILL") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const service = yield* BackgroundProcess.Service
+    const ledger = yield* ProcessLedger.Service
+    const retire = (owner: string) =>
+      Effect.gen(function*() {
+        const retiring = yield* Effect.forkChild((yield* jobsOf(owner)).retire)
+        yield* world.advance("8 seconds")
+        yield* Fiber.join(retiring)
+      })
+    yield* (yield* jobsOf("stuck")).start(run("stuck"))
+    yield* retire("stuck")
+    for (const owner of ["s1", "s2", "s3"]) {
+      yield* (yield* jobsOf(owner)).start(run("server"))
+      yield* retire(owner)
+    }
+    assert.deepStrictEqual(yield* service.owners, ["stuck", "s2", "s3"])
+    assert.deepStrictEqual((yield* ledger.rows()).map((row) => row.owner), ["stuck", "s2", "s3"])
+    assert.strictEqual(yield* reasonOf((yield* jobsOf("s1")).start(run("server"))), "OwnerRetired")
+    yield* world.kill("stuck")
+  }),
+  { maxRetiredOwners: 3 }
+)
+
+law(
+  "of starts that failed only the last rows are kept",
+  {},
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    for (let n = 0; n < 5; n++) yield* Effect.flip(jobs.start(run("missing")))
+    yield* world.drain
+    const rows = yield* ProcessLedger.Service.use((ledger) => ledger.rows())
+    assert.deepStrictEqual(rows.map((row) => row.status), ["error", "error"])
+  }),
+  { maxFailedStartRows: 2 }
+)
+
+law(
   "forget drops a settled job and no other, and its output stays readable where it was held",
   { server: child.prints("hello").exits(0, { after: "1 second" }) },
   Effect.gen(function*() {
@@ -526,6 +583,29 @@ law(
     assert.strictEqual(ended?.termination?.status, "completed")
     assert.strictEqual((yield* jobs.get(id)).recorded, true)
   }).pipe(Effect.scoped)
+)
+
+law(
+  "equal commands share a digest in their rows, also when only a secret differs, and another runtime has another",
+  { server: child },
+  Effect.gen(function*() {
+    const digestOf = (args: ReadonlyArray<CommandSpec.Word>) =>
+      Effect.gen(function*() {
+        const { id } = yield* (yield* jobsOf("s1")).start(run("server", args))
+        const row = yield* ProcessLedger.Service.use((ledger) => ledger.get(id))
+        return row?.command.digest
+      })
+    const one = yield* digestOf(["a", Redacted.make("x")])
+    assert.match(one ?? "", /^[0-9a-f]{16}$/)
+    assert.strictEqual(yield* digestOf(["a", Redacted.make("y")]), one)
+    assert.notStrictEqual(yield* digestOf(["b", Redacted.make("x")]), one)
+    const elsewhere = yield* Effect.provide(
+      digestOf(["a", Redacted.make("x")]),
+      RuntimeTest.layer({ children: { server: child } }),
+      { local: true }
+    )
+    assert.notStrictEqual(elsewhere, one)
+  })
 )
 
 law(
@@ -641,4 +721,105 @@ law(
     assert.strictEqual((yield* jobs.get(id)).status, "cancelled")
     assert.strictEqual((yield* (yield* jobs.output(id)).read()).data, "x")
   })
+)
+
+law(
+  "a receipt says of nobody that it ignored a signal it had no time to follow",
+  { stubborn: child.ignores("SIGTERM") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const lines = (options: { readonly now: boolean }) =>
+      Effect.gen(function*() {
+        const job = yield* jobs.start(run("stubborn"))
+        const stop = yield* Effect.forkChild(jobs.stop(job.id, options))
+        yield* world.advance("10 seconds")
+        return (yield* Fiber.join(stop)).receipt?.timeline.map(({ what }) => what.replace(/\d+ /, "")).join("; ")
+      })
+    assert.include(yield* lines({ now: true }), `SIGKILL -> left: `)
+    assert.notInclude(yield* lines({ now: true }), "ignored")
+    assert.include(yield* lines({ now: false }), `"stubborn" (ignored SIGTERM)`)
+  })
+)
+
+law(
+  "a receipt is bounded, and keeps its beginning and its end, however often a kill is tried again",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("stuck"))
+    yield* Effect.forkChild(jobs.stop(job.id))
+    yield* world.advance("10 seconds")
+    for (let retry = 0; retry < 30; retry++) {
+      yield* Effect.forkChild(jobs.retryTermination(job.id))
+      yield* world.advance("10 seconds")
+    }
+    yield* world.kill("stuck")
+    yield* world.advance("10 seconds")
+    const { timeline } = yield* jobs.termination(job.id)
+    const whats = timeline.map(({ what }) => what)
+    assert.isAtMost(whats.length, 64)
+    assert.match(whats[0] ?? "", /^SIGTERM -> group/)
+    assert.strictEqual(whats.at(-1), "verified gone")
+    assert.strictEqual(whats.filter((what) => /^\.\.\. \d+ more lines$/.test(what)).length, 1)
+    assert.deepStrictEqual(
+      timeline.map(({ atMillis }) => atMillis),
+      timeline.map(({ atMillis }) => atMillis).toSorted((a, b) => a - b)
+    )
+  })
+)
+
+law(
+  "an end is told in one order: exit, notice, events, and only then those who wait for it",
+  { server: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("server"))
+    const order: Array<string> = []
+    const add = (what: string) => Effect.sync(() => order.push(what))
+    yield* Effect.forkScoped(Effect.andThen(jobs.wait(job.id), add("waiter")), { startImmediately: true })
+    yield* Effect.forkScoped(Stream.runForEach(jobs.events, ({ _tag }) => add(_tag)), { startImmediately: true })
+    yield* Effect.forkScoped(Effect.andThen(jobs.awaitNotices, add("notice")), { startImmediately: true })
+    yield* world.drain
+    yield* world.kill("server", 0)
+    yield* world.advance("1 second")
+    assert.deepStrictEqual(order, ["Exited", "Draining", "notice", "Ended", "waiter"])
+  }).pipe(Effect.scoped)
+)
+
+law(
+  "an observer that stops the job from within any event of it harms nobody",
+  { server: child.ignores("SIGTERM") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const service = yield* BackgroundProcess.Service
+    const jobs = service.of("s1")
+    yield* service.observe((event) =>
+      event._tag === "Missed" ? Effect.void : Effect.ignore(jobs.stop(event.id, { now: true }))
+    )
+    const starting = yield* Effect.forkChild(jobs.start(run("server")))
+    yield* world.advance("1 second")
+    assert.strictEqual((yield* jobs.get((yield* Fiber.join(starting)).id)).status, "cancelled")
+  }).pipe(Effect.scoped)
+)
+
+law(
+  "an extension past the cap is clamped, and the row and the job say what was asked and what is kept",
+  { server: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("server"), { deadline: "10 seconds" })
+    yield* world.advance("2 seconds")
+    const extended = yield* jobs.extend(job.id, "1 hour")
+    assert.deepStrictEqual(
+      [extended.deadlineAskedMillis, extended.deadlineMillis, extended.deadlineAt],
+      [3_602_000, 60_000, 60_000]
+    )
+    yield* world.advance("59 seconds")
+    assert.strictEqual((yield* jobs.get(job.id)).status, "timed_out")
+  }),
+  { deadlineCapMillis: 60_000 }
 )

@@ -390,6 +390,45 @@ describe("OutputRetention", () => {
         assert.strictEqual(retention.metadata().spill, "failed")
       }))
 
+    for (const call of ["write", "append", "seal", "read", "remove"] as const) {
+      it.effect(`survives a store whose ${call} throws where it is called`, () =>
+        Effect.gen(function*() {
+          const thrown = () => {
+            throw new Error("a secret")
+          }
+          const memory = yield* BlobStoreMemory.make
+          const store: BlobStore.BlobStore = {
+            read: (ref, options) => memory.read(ref, options),
+            lease: (ref) => memory.lease(ref),
+            remove: (ref) => memory.remove(ref),
+            write: (name) =>
+              Effect.map(memory.write(name), (writer) => ({
+                append: (bytes) => writer.append(bytes),
+                seal: (ref) => writer.seal(ref),
+                ...(call === "append" || call === "seal" ? { [call]: thrown } : {})
+              })),
+            ...(call === "append" || call === "seal" ? {} : { [call]: thrown })
+          }
+          const retention = yield* spilling(store)
+          const input = noise(room * 3)
+          let taken = 0
+          retention.onResume(() => {
+            taken += push(retention.sink, input.subarray(taken))
+          })
+          taken += push(retention.sink, input)
+          yield* TestClock.adjust(0)
+          assert.strictEqual(taken, input.length)
+          yield* retention.seal({ drained: true })
+          const isKept = call === "read" || call === "remove"
+          assert.strictEqual(retention.metadata().spill, isKept ? "complete" : "failed")
+          assert.strictEqual(
+            (yield* retention.view.readBytes({ since: 200, limit: 10 })).gap === null,
+            call === "remove"
+          )
+          yield* retention.dispose
+        }))
+    }
+
     it.effect("stops waiting for a store that hangs, lets the stream flow, and can begin again", () =>
       Effect.gen(function*() {
         let hangs = true

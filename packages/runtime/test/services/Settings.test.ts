@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Settings from "../../src/services/Settings.ts"
 
@@ -54,6 +55,26 @@ describe("layer", () => {
       const settings = yield* Settings.Current.pipe(Effect.provide(Settings.layer(zeros)))
       assert.deepStrictEqual(settings, { ...Settings.defaults, maxRunningPerOwner: 0 })
     }))
+})
+
+describe("a setting that means nothing", () => {
+  const mistakes: ReadonlyArray<Partial<Settings.Settings>> = [
+    { graceMillis: -1 },
+    { shutdownBudgetMillis: NaN },
+    { forceWindowMillis: Infinity },
+    { heartbeatMillis: 0 },
+    { pollMillis: 0 },
+    { outputBytes: -5 },
+    { maxRunningPerOwner: -1 }
+  ]
+  for (const mistake of mistakes) {
+    it.effect(`${Object.entries(mistake).join(": ")} is refused by name when the layer is built`, () =>
+      Effect.gen(function*() {
+        const exit = yield* Effect.exit(Effect.provide(Settings.Current, Settings.layer(mistake)))
+        assert.isTrue(Exit.isFailure(exit))
+        assert.include(String(exit), Object.keys(mistake).join())
+      }))
+  }
 })
 
 describe("layerConfig", () => {

@@ -154,7 +154,8 @@ const setUp = (...natures: ReadonlyArray<Nature>) =>
       root,
       nudge: new Nudge(),
       note: (what) => notes.push(`+${timers.now()} ${what}`),
-      refused: new Map()
+      refused: new Map(),
+      asked: new Map()
     }
     return { table, termination, notes, subject, timers }
   })
@@ -346,6 +347,30 @@ describe("force", () => {
         { signal: "SIGKILL", pids: [100, 101], groups: [] }
       ])
       assert.deepStrictEqual(notes, [`+0 SIGKILL -> 2 left: 100 "sleep", 101 "sleep"`])
+    }))
+
+  it.effect("says by pid why each had to be killed: what it ignored, that it left the group, or nothing", () =>
+    Effect.gen(function*() {
+      const { notes, subject, table, termination } = yield* setUp(stubborn, { ...stubborn, group: 101 })
+      yield* termination.request(subject, yield* termination.look(subject), "SIGTERM")
+      table.add({ group: 102 })
+      table.add({})
+      yield* timed(termination.force(subject, 3_000))
+      assert.strictEqual(
+        notes.at(-1),
+        `+0 SIGKILL -> 4 left: 100 "sleep" (ignored SIGTERM), 101 "sleep" (ignored SIGTERM, left the group), ` +
+          `102 "sleep" (left the group), 103 "sleep"`
+      )
+    }))
+
+  it.effect("lists members by pid, however a look orders them", () =>
+    Effect.gen(function*() {
+      const { subject, termination } = yield* setUp(stubborn, stubborn, stubborn)
+      const { members } = yield* termination.look(subject)
+      assert.deepStrictEqual(
+        Termination.listed(members.toReversed(), subject.refused).map(({ pid }) => pid),
+        [100, 101, 102]
+      )
     }))
 
   it.effect("stops each member once, and those that appear in between as well", () =>

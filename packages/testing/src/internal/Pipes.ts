@@ -6,7 +6,7 @@
 import type { OutputSink } from "@procyon/runtime/ports/ProcessDriver"
 
 /** What a Linux pipe holds by default (`pipe(7)`). */
-export const pipeCapacity = 64 * 1024
+const pipeCapacity = 64 * 1024
 
 const callAll = (waiters: Array<() => void>): void => {
   for (const waiter of waiters.splice(0)) waiter()

@@ -75,6 +75,30 @@ describe("a start that is interrupted", () => {
     }).pipe(scripted(child)))
 })
 
+describe("two jobs of one name", () => {
+  it.effect("K16 are not started while the first one's end is not proven, and its late end settles only itself", () =>
+    Effect.gen(function*() {
+      const world = yield* World
+      const jobs = yield* jobsOf("a")
+      const first = yield* jobs.start(server, { name: "build" })
+      const stop = yield* Effect.forkChild(jobs.stop(first.id))
+      yield* world.advance("8 seconds")
+      assert.strictEqual((yield* Fiber.join(stop)).status, "kill_failed")
+      const taken = yield* Effect.flip(jobs.start(server, { name: "build" }))
+      assert.deepStrictEqual([taken.reason._tag, yield* world.spawned], ["ProcessAlreadyExists", 1])
+
+      yield* world.kill("server", 0)
+      yield* world.drain
+      const second = yield* jobs.start(server, { name: "build" })
+      yield* world.advance("1 minute")
+      const [one, two] = yield* jobs.list
+      assert.deepStrictEqual([one?.id, one?.status, one?.exit], [first.id, "cancelled", { code: 0, signal: null }])
+      assert.deepStrictEqual([two?.id, two?.status, two?.exit], [second.id, "running", null])
+      const told = (yield* jobs.notices).map((notice) => notice._tag === "Job" && [notice.id, notice.status])
+      assert.deepStrictEqual(told, [[first.id, "kill_failed"], [first.id, "cancelled"]])
+    }).pipe(scripted(child.refuses("SIGTERM").refuses("SIGKILL"))))
+})
+
 describe("an end that is asked for while a start is on its way", () => {
   const stubborn = starts.map(([what, script]) => [`${what}, and ignores SIGTERM`, script.ignores("SIGTERM")] as const)
 

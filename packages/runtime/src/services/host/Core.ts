@@ -7,6 +7,7 @@ import type * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Lifecycle from "../../domain/Lifecycle.ts"
 import type { TimerHeap } from "../../internal/TimerHeap.ts"
+import { within } from "../../internal/Within.ts"
 import type { ProcessDriver } from "../../ports/ProcessDriver.ts"
 import type { OutputRetention } from "../OutputRetention.ts"
 import type { Settings } from "../Settings.ts"
@@ -21,14 +22,21 @@ export interface Core {
   readonly fork: <A>(effect: Effect.Effect<A>) => Fiber.Fiber<A>
   /** Moves a process, and sees to what comes of it. Synchronous. */
   readonly dispatch: (process: OwnedProcess, event: Lifecycle.Event) => void
+  /** Whether the runtime is over: no fiber of it runs any more, and nothing moves. */
+  readonly closed: () => boolean
   /** Whether the runtime takes nothing in any more. */
   readonly draining: () => boolean
 }
 
+/**
+ * How long a hook may take. It bounds what it asks a port for by the port window itself, and may have to wait for an
+ * answer that is still out; cut off at the same instant, it would not get to tell anybody.
+ */
+export const hookMillis = (settings: Settings): number => settings.portWindowMillis * 3
+
 /** Bounds what a hook or a port does, and keeps its failure where it happened. */
 export const isolated = (effect: Effect.Effect<void>, millis: number, what: string): Effect.Effect<void> =>
-  effect.pipe(
-    Effect.timeoutOption(millis),
+  within(() => effect, millis).pipe(
     Effect.flatMap((done) =>
       Option.isNone(done) ? Effect.logWarning(`${what} did not finish within ${millis} ms`) : Effect.void
     ),

@@ -31,7 +31,7 @@ const isHurried = (process: OwnedProcess): boolean => {
   return (state._tag === "Draining" && state.request?.now === true) || (state._tag === "Terminating" && state.now)
 }
 
-const stopSignalOf = (process: OwnedProcess): string => process.command.options.stopSignal ?? "SIGTERM"
+const stopSignalOf = (process: OwnedProcess): string => process.command?.options.stopSignal ?? "SIGTERM"
 
 export const make = (core: Core, termination: Termination.Termination): Ending => {
   const record = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
@@ -53,7 +53,7 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
     return Effect.map(termination.awaitGone(subject, millis, () => isHurried(process)), (seen) => {
       process.lastLook = seen
       if (Termination.isGone(seen)) return { _tag: "LingerEnded", end: false }
-      process.leftovers = Termination.listed(seen.members, process.refused)
+      process.leftovers = Termination.listed(seen.members, subject.refused)
       process.keptLeftovers = keep
       return { _tag: "LingerEnded", end: !keep }
     })
@@ -85,11 +85,16 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
         isHurried(process) ? 0 : process.policy.graceMillis,
         () => isHurried(process)
       ),
-      (seen) => Termination.isGone(seen) ? proven(process, subject) : { _tag: "GraceElapsed" }
+      (seen) => {
+        if (Termination.isGone(seen)) return proven(process, subject)
+        // Nobody has ignored what there was no time to follow.
+        if (isHurried(process) || process.policy.graceMillis === 0) subject.asked.clear()
+        return { _tag: "GraceElapsed" }
+      }
     )
 
   const survived = (process: OwnedProcess, subject: Termination.Subject, seen: TreeLook): Event => {
-    process.survivors = Termination.listed(seen.members, process.refused)
+    process.survivors = Termination.listed(seen.members, subject.refused)
     process.survivorCount = seen.members.length
     subject.note(seen.complete ? `${seen.members.length} still there` : "the process table could not be read")
     return { _tag: "ForceElapsed" }
@@ -110,6 +115,9 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
       (seen) => Termination.isGone(seen) ? proven(process, subject) : null
     )
 
+  /** Whether there is still something to find out about a process that could not be ended. */
+  const isOpen = ({ state }: OwnedProcess): boolean => state._tag === "Unresolved" && !state.proven
+
   const runAgain = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
     Effect.gen(function*() {
       subject.note("tried again")
@@ -126,18 +134,12 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
     if (retry !== null) Deferred.doneUnsafe(retry, Effect.void)
   }
 
-  /** Proof is told once the process is settled; a retry that failed is over here. */
+  /** Proof is told once the process is settled; of a retry that failed, the receipt tells at once. */
   const retryTree = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
-    runAgain(process, subject).pipe(
-      Effect.tap((event) =>
-        Effect.sync(() => {
-          if (event._tag === "TreeGone") return
-          process.receipt = receiptOf(process, core.timers.now())
-          finishRetry(process)
-        })
-      ),
-      Effect.tapCause(() => Effect.sync(() => finishRetry(process)))
-    )
+    Effect.map(runAgain(process, subject), (event) => {
+      if (event._tag !== "TreeGone") process.receipt = receiptOf(process, core.timers.now())
+      return event
+    })
 
   const performers: {
     readonly [A in Action]: (process: OwnedProcess, subject: Termination.Subject) => Effect.Effect<Event | null>
@@ -155,16 +157,16 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
   return {
     perform: (process, action) =>
       Effect.suspend(() => {
+        const again = action === "Recheck" || action === "RetryTree"
+        // What was proven while this waited needs no second look: its child may be let go of already.
+        if (again && !isOpen(process)) return Effect.succeed(null)
         // Only a start that was lost has no child: there is nobody to look at, and nothing to claim.
-        if (process.child !== null) {
-          return performers[action](process, subjectOf(process, process.child, core.timers.now))
-        }
-        if (action === "RetryTree") finishRetry(process)
-        return Effect.succeed({ _tag: "ForceElapsed" })
+        if (process.child === null) return Effect.succeed(action === "RetryTree" ? { _tag: "ForceElapsed" } : null)
+        return performers[action](process, subjectOf(process, process.child, core.timers.now))
       }),
     retry: (process) =>
       Effect.suspend(() => {
-        if (process.state._tag !== "Unresolved") return Effect.void
+        if (core.closed() || process.state._tag !== "Unresolved") return Effect.void
         const waiting = process.retry ??= Deferred.makeUnsafe<void>()
         core.dispatch(process, { _tag: "RetryRequested" })
         return Deferred.await(waiting)

@@ -10,7 +10,7 @@ import type * as Semaphore from "effect/Semaphore"
 import type { CommandSpec } from "../../domain/CommandSpec.ts"
 import * as CommandSpecs from "../../domain/CommandSpec.ts"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
-import type { Exit, Survivor, TerminationResult, TimelineEntry, WholeTree } from "../../domain/Status.ts"
+import type { Cause, Exit, Survivor, TerminationResult, TimelineEntry, WholeTree } from "../../domain/Status.ts"
 import { Nudge } from "../../internal/Nudge.ts"
 import type { Timer } from "../../internal/TimerHeap.ts"
 import type { Child, SpawnFailed, TreeLook } from "../../ports/ProcessDriver.ts"
@@ -40,9 +40,12 @@ export interface Hooks {
 
 export class OwnedProcess {
   readonly id: string
-  readonly command: CommandSpec
+  /** `null` once it is settled: a record of it keeps neither its arguments nor its input. */
+  command: CommandSpec | null
   readonly summary: CommandSpecs.Summary
   readonly display: string
+  /** The same for equal commands of one runtime, and of no use outside it: see `CommandSpec.fingerprint`. */
+  readonly digest: string
   readonly policy: Policy
   readonly marker: string
   /** What its driver can see of a tree. */
@@ -58,11 +61,14 @@ export class OwnedProcess {
   child: Child | null = null
   spawnFailed: SpawnFailed | null = null
   startFiber: Fiber.Fiber<void> | null = null
+  /** The row is written, and the driver has the request. */
+  handedOver = false
 
   /** Wall clock, epoch milliseconds: for people and records only. */
   startedAt: number
   endedAt: number | null = null
   deadlineAt: number | null = null
+  deadlineAskedMillis: number | null
   deadlineMillis: number | null
   /** Monotonic milliseconds. */
   startedMono: number
@@ -79,7 +85,9 @@ export class OwnedProcess {
   beat: Timer | null = null
 
   readonly timeline: Array<TimelineEntry> = []
-  readonly refused: Map<string, string> = new Map()
+  timelineDropped = 0
+  /** What became of signals, by member; made when the first goes out. */
+  signals: Pick<Subject, "asked" | "refused"> | null = null
   lastLook: TreeLook | null = null
   leftovers: ReadonlyArray<Survivor> = []
   keptLeftovers = false
@@ -94,13 +102,13 @@ export class OwnedProcess {
   readonly exited: Deferred.Deferred<Exit | null> = Deferred.makeUnsafe()
   /** It is settled, or reported as `kill_failed`, and everybody who had to be told has been. */
   readonly ended: Deferred.Deferred<void> = Deferred.makeUnsafe()
-  readonly settled: Deferred.Deferred<void> = Deferred.makeUnsafe()
   retry: Deferred.Deferred<void> | null = null
 
   constructor(options: {
     readonly id: string
     readonly command: CommandSpec
     readonly policy: Policy
+    readonly digest: string
     readonly marker: string
     readonly wholeTree: WholeTree
     readonly stdout: OutputRetention
@@ -113,12 +121,14 @@ export class OwnedProcess {
     this.summary = CommandSpecs.summary(options.command)
     this.display = CommandSpecs.display(options.command)
     this.policy = options.policy
+    this.digest = options.digest
     this.marker = options.marker
     this.wholeTree = options.wholeTree
     this.stdout = options.stdout
     this.stderr = options.stderr
     this.startedAt = options.startedAt
     this.startedMono = options.startedMono
+    this.deadlineAskedMillis = options.policy.deadlineAskedMillis
     this.deadlineMillis = options.policy.deadlineMillis
     this.stdinClosed = (options.command.options.stdin ?? "none") === "none"
   }
@@ -133,24 +143,48 @@ export class OwnedProcess {
   }
 }
 
-/** Lines a timeline keeps; retries of an unkillable process would otherwise grow it for ever. */
-const maxTimeline = 64
+/**
+ * Lines a timeline keeps of its beginning and of its end; retries of an unkillable process would otherwise grow it for
+ * ever.
+ */
+const timelineHead = 32
+const timelineTail = 31
+
+const noteIn = (process: OwnedProcess, line: TimelineEntry): void => {
+  const { timeline } = process
+  timeline.push(line)
+  if (timeline.length <= timelineHead + timelineTail) return
+  timeline.splice(timelineHead, 1)
+  process.timelineDropped++
+}
+
+const timelineOf = ({ timeline, timelineDropped }: OwnedProcess): ReadonlyArray<TimelineEntry> => {
+  const next = timeline[timelineHead]
+  if (timelineDropped === 0 || next === undefined) return [...timeline]
+  const dropped = { atMillis: next.atMillis, what: `... ${timelineDropped} more lines` }
+  return [...timeline.slice(0, timelineHead), dropped, ...timeline.slice(timelineHead)]
+}
 
 /** The tree of a started process, for `Termination`. */
-export const subjectOf = (process: OwnedProcess, child: Child, now: () => number): Subject => ({
-  root: child.identity,
-  nudge: process.nudge,
-  refused: process.refused,
-  note: (what) => {
-    const since = process.endingMono ?? now()
-    if (process.timeline.length < maxTimeline) process.timeline.push({ atMillis: Math.round(now() - since), what })
+export const subjectOf = (process: OwnedProcess, child: Child, now: () => number): Subject => {
+  const { asked, refused } = process.signals ??= { asked: new Map(), refused: new Map() }
+  return {
+    root: child.identity,
+    nudge: process.nudge,
+    asked,
+    refused,
+    note: (what) => {
+      const since = process.endingMono ?? now()
+      noteIn(process, { atMillis: Math.round(now() - since), what })
+    }
   }
-})
+}
 
 /** A detail for people: bounded, with nothing of the command in it. */
 const errorOf = (process: OwnedProcess): string | null => {
   if (process.spawnFailed !== null) return process.spawnFailed.message
   const { state } = process
+  if (state._tag === "Settled" && state.cause._tag === "StartFailed") return "it could not be recorded"
   if (state._tag === "Unresolved") {
     if (process.child === null) return "the driver did not answer the start, nor its withdrawal"
     return process.survivorCount === 0
@@ -166,19 +200,21 @@ const errorOf = (process: OwnedProcess): string | null => {
   return null
 }
 
+const causeOf = (state: Lifecycle.State): Cause => {
+  if ("cause" in state) return state.cause
+  return "request" in state && state.request !== null ? state.request.cause : { _tag: "SelfExit" }
+}
+
 /** The receipt as of now. */
 export const receiptOf = (process: OwnedProcess, now: number): TerminationResult => {
   const { state } = process
-  const cause = state._tag === "Settled" || state._tag === "Unresolved" || state._tag === "Terminating"
-    ? state.cause
-    : { _tag: "SelfExit" as const }
   return {
     status: Lifecycle.statusOf(state),
-    cause,
+    cause: causeOf(state),
     exit: Lifecycle.exitOf(state),
     forced: process.forced,
     durationMillis: Math.max(0, Math.round(now - (process.endingMono ?? now))),
-    timeline: [...process.timeline],
+    timeline: timelineOf(process),
     leftovers: process.leftovers,
     keptLeftovers: process.keptLeftovers,
     survivors: process.survivors,

@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
 import type { Child } from "../../ports/ProcessDriver.ts"
 import type { OutputRetention } from "../OutputRetention.ts"
-import { type Core, isolated, retentionsOf } from "./Core.ts"
+import { type Core, hookMillis, isolated, retentionsOf } from "./Core.ts"
 import * as FinishedOutput from "./FinishedOutput.ts"
 import { type OwnedProcess, receiptOf } from "./OwnedProcess.ts"
 
@@ -19,6 +19,8 @@ export interface Settling {
   readonly settle: (process: OwnedProcess, onSettled: () => void) => Effect.Effect<null>
   /** Performs `ReportUnresolved`. */
   readonly reportUnresolved: (process: OwnedProcess) => Effect.Effect<null>
+  /** Answers everybody who waits for a process that the end of the runtime leaves as it is. */
+  readonly abandon: (process: OwnedProcess) => void
   /** Gives back what a settled process holds: its memory and its blobs. */
   readonly forget: (process: OwnedProcess) => Effect.Effect<void>
   /** Lets go of the children whose leftovers were kept on purpose. */
@@ -28,14 +30,15 @@ export interface Settling {
 const answerStart = (process: OwnedProcess): void => {
   Deferred.doneUnsafe(
     process.started,
-    process.spawnFailed === null ? Effect.succeed(false) : Effect.fail(process.spawnFailed)
+    // Also a process that ended before its start was recorded was started.
+    process.spawnFailed === null ? Effect.succeed(process.child !== null) : Effect.fail(process.spawnFailed)
   )
 }
 
 export const make = (core: Core): Settling => {
   const { settings } = core
   const finished = FinishedOutput.make(settings.finishedOutputBytes)
-  /** Closing their pipes would end what was to be kept, so their output is read, and dropped, until the runtime ends. */
+  /** Closing their pipes would end what was to be kept, so their output is read, and dropped, until it ends. */
   const kept = new Set<Child>()
 
   const awaitEnd = (retention: OutputRetention, millis: number): Effect.Effect<boolean> =>
@@ -55,8 +58,21 @@ export const make = (core: Core): Settling => {
     if (!process.keptLeftovers || !drained.includes(false)) {
       return isolated(child.release, settings.portWindowMillis, "letting go of a child")
     }
-    kept.add(child)
+    keep(process, child, drained)
     return Effect.void
+  }
+
+  const keep = (process: OwnedProcess, child: Child, drained: ReadonlyArray<boolean>): void => {
+    kept.add(child)
+    const open = new Set(retentionsOf(process).filter((_, index) => drained[index] === false))
+    for (const retention of open) {
+      retention.onEnd(() => {
+        open.delete(retention)
+        if (open.size === 0 && kept.delete(child)) {
+          core.fork(isolated(child.release, settings.portWindowMillis, "letting go of a child"))
+        }
+      })
+    }
   }
 
   return {
@@ -74,29 +90,38 @@ export const make = (core: Core): Settling => {
       Effect.gen(function*() {
         if (process.child === null) yield* sealAll(process, [true, true])
         process.stdinClosed = true
+        process.command = null
+        process.startFiber = null
+        process.lastLook = null
         process.endedAt = core.clock.currentTimeMillisUnsafe()
         process.receipt = receiptOf(process, core.timers.now())
         if (process.hooks.onSettled !== undefined) {
-          yield* isolated(process.hooks.onSettled, settings.portWindowMillis, "settling a process")
+          yield* isolated(process.hooks.onSettled, hookMillis(settings), "settling a process")
         }
         onSettled()
         for (const retention of retentionsOf(process)) finished.add(retention)
         Deferred.doneUnsafe(process.exited, Effect.succeed(Lifecycle.exitOf(process.state)))
         answerStart(process)
         Deferred.doneUnsafe(process.ended, Effect.void)
-        Deferred.doneUnsafe(process.settled, Effect.void)
         return null
       }),
     reportUnresolved: (process) =>
       Effect.gen(function*() {
         process.receipt = receiptOf(process, core.timers.now())
         if (process.hooks.onUnresolved !== undefined) {
-          yield* isolated(process.hooks.onUnresolved, settings.portWindowMillis, "reporting a process")
+          yield* isolated(process.hooks.onUnresolved, hookMillis(settings), "reporting a process")
         }
         if (process.child === null) answerStart(process)
         Deferred.doneUnsafe(process.ended, Effect.void)
         return null
       }),
+    abandon: (process) => {
+      process.stdinClosed = true
+      process.receipt ??= receiptOf(process, core.timers.now())
+      Deferred.doneUnsafe(process.exited, Effect.succeed(Lifecycle.exitOf(process.state)))
+      answerStart(process)
+      Deferred.doneUnsafe(process.ended, Effect.void)
+    },
     forget: (process) =>
       Effect.suspend(() => {
         for (const retention of retentionsOf(process)) finished.remove(retention)

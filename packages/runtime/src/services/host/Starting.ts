@@ -7,9 +7,10 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import type { CommandSpec } from "../../domain/CommandSpec.ts"
 import type * as Lifecycle from "../../domain/Lifecycle.ts"
 import * as ProcessDriver from "../../ports/ProcessDriver.ts"
-import { type Core, isolated } from "./Core.ts"
+import { type Core, hookMillis, isolated } from "./Core.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
 
 export interface Starting {
@@ -31,8 +32,8 @@ const outcomeUnknown = () => new ProcessDriver.SpawnFailed({ problem: "OutcomeUn
 export const make = (core: Core, onStarted: (process: OwnedProcess) => void): Starting => {
   const { dispatch, driver, settings, timers } = core
 
-  const requestOf = (process: OwnedProcess): ProcessDriver.SpawnRequest => ({
-    command: process.command,
+  const requestOf = (process: OwnedProcess, command: CommandSpec): ProcessDriver.SpawnRequest => ({
+    command,
     marker: process.marker,
     stdout: process.stdout.sink,
     stderr: process.stderr === null ? "merged" : process.stderr.sink,
@@ -49,7 +50,7 @@ export const make = (core: Core, onStarted: (process: OwnedProcess) => void): St
       dispatch(process, { _tag: "Started" })
       onStarted(process)
       if (process.hooks.onStarted !== undefined) {
-        yield* isolated(process.hooks.onStarted, settings.portWindowMillis, "recording a start")
+        yield* isolated(process.hooks.onStarted, hookMillis(settings), "recording a start")
       }
       Deferred.doneUnsafe(process.started, Effect.succeed(true))
     })
@@ -66,17 +67,24 @@ export const make = (core: Core, onStarted: (process: OwnedProcess) => void): St
     dispatch(process, { _tag: "StartFailed" })
   }
 
+  const recordFirst = (process: OwnedProcess): Effect.Effect<boolean> =>
+    Effect.catchCause(process.hooks.beforeSpawn ?? Effect.succeed(true), () => Effect.succeed(false))
+
   const startNow = (process: OwnedProcess): Effect.Effect<void> =>
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function*() {
-        if (process.state._tag !== "Starting") return
+        const { command } = process
+        if (command === null || process.state._tag !== "Starting") return
         dispatch(process, { _tag: "Asked" })
-        const recorded = yield* process.hooks.beforeSpawn ?? Effect.succeed(true)
+        const recorded = yield* recordFirst(process)
         if (!recorded) return dispatch(process, { _tag: "StartFailed" })
         if (isWithdrawn(process)) return dispatch(process, { _tag: "StartWithdrawn" })
         const overdue = timers.after(settings.startWindowMillis, () =>
           dispatch(process, { _tag: "EndRequested", request: { cause: { _tag: "StartFailed" }, now: false } }))
-        const exit = yield* Effect.exit(restore(driver.spawn(requestOf(process))))
+        process.handedOver = true
+        const exit = yield* Effect.exit(restore(Effect.suspend(() =>
+          driver.spawn(requestOf(process, command))
+        )))
         overdue.cancel()
         if (exit._tag === "Success") {
           yield* answerStarted(process, exit.value)
@@ -91,11 +99,13 @@ export const make = (core: Core, onStarted: (process: OwnedProcess) => void): St
     withdraw: (process) => {
       const { startFiber } = process
       if (startFiber === null) return Effect.succeed(null)
+      // A row that is still being written is bounded by itself, and no process is lost behind it.
+      const recording = process.handedOver ? 0 : settings.portWindowMillis
       // The interruption is not to end with this wait, so it runs beside it.
       return Fiber.await(core.fork(Fiber.interrupt(startFiber))).pipe(
-        Effect.timeoutOption(process.policy.forceWindowMillis),
+        Effect.timeoutOption(recording + process.policy.forceWindowMillis),
         Effect.map((done): Lifecycle.Event | null => {
-          if (Option.isSome(done)) return null
+          if (Option.isSome(done) && process.state._tag !== "Starting") return null
           if (isOverdue(process)) process.spawnFailed = outcomeUnknown()
           return { _tag: "StartLost" }
         })

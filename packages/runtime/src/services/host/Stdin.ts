@@ -3,16 +3,22 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
+import { within } from "../../internal/Within.ts"
+import type { Child } from "../../ports/ProcessDriver.ts"
 import type { Core } from "./Core.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
 
 export interface Stdin {
   /** How many of the bytes its stdin took. Waits for a start in progress, and for the pipe. */
   readonly write: (process: OwnedProcess, bytes: Uint8Array) => Effect.Effect<number>
-  /** Ends the input after what was written; what a full pipe does not take within the port window is dropped. */
+  /**
+   * Waits for a start in progress, and ends the input after what was written; what a full pipe does not take within the
+   * port window is dropped.
+   */
   readonly close: (process: OwnedProcess) => Effect.Effect<void>
   /** Feeds the input that the command itself came with, from a fiber of the runtime, and then closes it. */
   readonly feed: (process: OwnedProcess) => void
@@ -23,39 +29,56 @@ export const make = (core: Core): Stdin => {
     Effect.gen(function*() {
       if (process.state._tag === "Starting") yield* Effect.exit(Deferred.await(process.started))
       process.writing ??= Semaphore.makeUnsafe(1)
-      return yield* process.writing.withPermit(Effect.suspend(() => {
+      let wanted = true
+      const writing = core.fork(process.writing.withPermit(Effect.suspend(() => {
         const { child } = process
-        if (process.stdinClosed || child === null || process.state._tag !== "Running") return Effect.succeed(0)
-        return Effect.tap(child.write(bytes), (taken) =>
-          Effect.sync(() => {
-            process.stdinAccepted += taken
-          }))
-      }))
+        const isOpen = !process.stdinClosed && process.state._tag === "Running"
+        return wanted && isOpen && child !== null ? writeNow(process, child, bytes) : Effect.succeed(0)
+      })))
+      const exit = yield* Effect.onInterrupt(Fiber.await(writing), () =>
+        Effect.sync(() => {
+          wanted = false
+        }))
+      return exit._tag === "Success" ? exit.value : 0
+    })
+
+  /** Goes on in the driver when nobody waits any more, so it has its turn, and is counted, to its end. */
+  const writeNow = (process: OwnedProcess, child: Child, bytes: Uint8Array): Effect.Effect<number> =>
+    Effect.map(child.write(bytes), (taken) => {
+      process.stdinAccepted += taken
+      return taken
+    })
+
+  const closeNow = (process: OwnedProcess): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const { child } = process
+      if (process.stdinClosed || child === null) return Effect.void
+      process.stdinClosed = true
+      return within(() => child.closeStdin(), core.settings.portWindowMillis).pipe(
+        Effect.flatMap((done) => Option.isNone(done) ? child.closeStdin({ now: true }) : Effect.void)
+      )
     })
 
   const close: Stdin["close"] = (process) =>
     Effect.suspend(() => {
-      if (process.stdinClosed) return Effect.void
-      process.stdinClosed = true
-      const { child } = process
-      if (child === null) return Effect.void
-      return child.closeStdin().pipe(
-        Effect.timeoutOption(core.settings.portWindowMillis),
-        Effect.flatMap((done) => Option.isNone(done) ? child.closeStdin({ now: true }) : Effect.void)
-      )
+      if (process.state._tag === "Starting") {
+        return Effect.flatMap(Effect.exit(Deferred.await(process.started)), () => closeNow(process))
+      }
+      return closeNow(process)
     })
 
   return {
     write,
     close,
     feed: (process) => {
-      const { stdin } = process.command.options
+      const stdin = process.command?.options.stdin
       if (stdin === undefined || stdin === "none" || stdin === "open") return
       const fed = stdin instanceof Uint8Array
         ? write(process, stdin)
         : Stream.runForEachWhile(stdin, (bytes) => Effect.map(write(process, bytes), (taken) => taken === bytes.length))
       // A source that fails ends the input as one that is over does: the count tells how much the child got.
-      core.fork(fed.pipe(Effect.ignoreCause, Effect.andThen(close(process))))
+      const fedWhileItRuns = Effect.raceFirst(Effect.ignoreCause(fed), Deferred.await(process.exited))
+      core.fork(Effect.andThen(fedWhileItRuns, closeNow(process)))
     }
   }
 }

@@ -74,6 +74,7 @@ export const make = (core: Core, recheck: (process: OwnedProcess) => void): Watc
     extend: (process, millis) => {
       if (process.state._tag !== "Running") return
       const asked = millis === null ? null : timers.now() - process.startedMono + millis
+      process.deadlineAskedMillis = asked
       const cap = settings.deadlineCapMillis
       process.deadlineMillis = asked === null || cap === null ? asked : Math.min(asked, cap)
       stopDeadlines(process)
