@@ -1,3 +1,4 @@
+// What is left of a command that starts others and does not wait for them?
 import { NodeProcessRuntime } from "@procyon/platform-node"
 import { BackgroundProcess, CommandSpec } from "@procyon/runtime"
 import { Console, Effect } from "effect"

@@ -1,3 +1,5 @@
+// How does a plugin run commands without knowing whose they are?
+//
 // A plugin yields services and provides none. Which runtime they come from, and whose jobs it starts, is decided by the
 // application around it: the plugin holds no pid and no signal, and cannot name another owner.
 import { NodeProcessRuntime } from "@procyon/platform-node"

@@ -1,5 +1,7 @@
-// `npm start`: what Procyon does, in seven short scenes with real processes. Ctrl-C ends it in the right order at any
-// moment. `npm start -- --hold` leaves two jobs running at the end, to be looked at, until Ctrl-C.
+// What does Procyon do with a process, from its start to the proof that it is gone?
+//
+// Seven short scenes with real processes, also as `npm start`. Ctrl-C ends it in the right order at any moment.
+// `npm start -- --hold` leaves two jobs running at the end, to be looked at, until Ctrl-C.
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { NodeProcessDriver, NodeProcessRuntime } from "@procyon/platform-node"
 import {
@@ -12,7 +14,7 @@ import {
   ShutdownBarrier
 } from "@procyon/runtime"
 import { Effect, FileSystem, Layer, Stream } from "effect"
-import * as Page from "./quickstart/page.ts"
+import * as Page from "./printing/page.ts"
 
 /** Ignoring SIGTERM is inherited; `setsid` leaves both the process group and the session. */
 const stubbornTree = `

@@ -1,9 +1,10 @@
-// The README says what is: its code is code that runs, and its tables are compared with what they describe.
+// The README and the pages in docs say what is: their code is code that runs, and the README's tables are compared with
+// what they describe.
 import { assert, it } from "@effect/vitest"
 import { Settings, Status } from "@procyon/runtime"
 import { existsSync, globSync, readFileSync } from "node:fs"
 import { createRequire } from "node:module"
-import { basename } from "node:path"
+import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { withoutChance } from "./harness/chance.ts"
 import { run } from "./harness/program.ts"
@@ -14,6 +15,9 @@ const readme = read("README.md")
 
 const blocks = (language: string, text = readme): ReadonlyArray<string> =>
   [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "gm"))].map(([, code = ""]) => code)
+
+/** A method of a class stands at the margin on a page. */
+const withoutIndentation = (code: string): string => code.replaceAll(/^ +/gm, "")
 
 const section = (title: string): string => {
   const from = readme.indexOf(`\n## ${title}\n`)
@@ -27,13 +31,21 @@ const rows = (title: string): ReadonlyArray<ReadonlyArray<string>> =>
   section(title).split("\n").filter((line) => line.startsWith("|")).slice(2)
     .map((line) => line.split("|").slice(1, -1).map((cell) => cell.trim()))
 
-it("every TypeScript block is part of an example that is type-checked and run", () => {
-  const examples = globSync("examples/*.ts", { cwd: root }).filter((file) => file !== "examples/readme.test.ts").map(
-    read
-  )
-  assert.isAbove(blocks("ts").length, 3)
-  for (const code of blocks("ts")) {
-    assert.isTrue(examples.some((example) => example.includes(code)), `in no example:\n${code}`)
+const pages = ["README.md", ...globSync("docs/*.md", { cwd: root })]
+
+it.each(pages)("%s: every TypeScript block is part of an example that is type-checked and run", (page) => {
+  const examples = globSync("examples/{,*/}*.ts", { cwd: root }).filter((file) => file !== "examples/readme.test.ts")
+    .map((file) => withoutIndentation(read(file)))
+  const code = blocks("ts", read(page))
+  assert.isAbove(code.length, 3)
+  for (const block of code) {
+    assert.isTrue(examples.some((example) => example.includes(withoutIndentation(block))), `in no example:\n${block}`)
+  }
+})
+
+it.each(["README.md", "CONTRIBUTING.md", ...pages.slice(1)])("%s: every link to a file leads to one", (page) => {
+  for (const [, target = ""] of read(page).matchAll(/\]\((?!https?:|#)([^)#]+)/g)) {
+    assert.isTrue(existsSync(join(root, dirname(page), target)), target)
   }
 })
 

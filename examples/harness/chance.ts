@@ -1,6 +1,6 @@
 /**
- * What the quickstart prints, without what differs from run to run: ids, times, which line of a tree comes last, and the
- * widths that follow from those.
+ * What the longer examples print, without what differs from run to run: ids, times, how many heartbeats there were,
+ * which line of a tree comes last, and the widths that follow from those.
  */
 export const withoutChance = (text: string): string =>
   text
@@ -8,5 +8,6 @@ export const withoutChance = (text: string): string =>
     .replaceAll(/\b\d\d bytes +(?:leader|grandchild|escapee) \d+/g, "<n> bytes <line>")
     .replaceAll(/\b(leader|grandchild|escapee|group) +\d+/g, "$1 <pid>")
     .replaceAll(/\b\d+ "sleep"/g, "<pid> \"sleep\"")
+    .replaceAll(/\b\d+ heartbeats\b/g, "<n> heartbeats")
     .replaceAll(/\b\d+(?:\.\d+)? m?s\b/g, "<time>")
     .replaceAll(/ +/g, " ")

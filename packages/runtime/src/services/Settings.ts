@@ -32,6 +32,11 @@ export interface Settings {
   readonly pollMaxMillis: number
   /** A look at the process table, a write to a ledger: past this bound it counts as failed. */
   readonly portWindowMillis: number
+  /** How long a managed process may take to start, and to close. Past it the start has failed, the close was given up. */
+  readonly managedStartWindowMillis: number
+  readonly managedCloseWindowMillis: number
+  /** How long a commit may go on once its authority was revoked. Past it, it is interrupted. */
+  readonly commitWindowMillis: number
   /** All of a shutdown. */
   readonly shutdownBudgetMillis: number
   /** Running jobs an owner, unresolved ones included. */
@@ -72,6 +77,9 @@ export const defaults: Settings = {
   pollMillis: 25,
   pollMaxMillis: 250,
   portWindowMillis: 5_000,
+  managedStartWindowMillis: 5_000,
+  managedCloseWindowMillis: 5_000,
+  commitWindowMillis: 5_000,
   shutdownBudgetMillis: 30_000,
   maxRunningPerOwner: 8,
   maxFinishedPerOwner: 64,

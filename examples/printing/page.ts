@@ -1,4 +1,4 @@
-// How the quickstart prints: headings, aligned rows, and colour only where somebody is looking at a terminal.
+// How the examples print: headings, aligned rows, and colour only where somebody is looking at a terminal.
 import type { ProcessDriver, Status } from "@procyon/runtime"
 import { Console, type Effect } from "effect"
 
