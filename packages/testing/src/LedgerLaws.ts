@@ -252,9 +252,10 @@ const laws: ReadonlyArray<Law> = [
     Effect.fnUntraced(function*(ledger) {
       const many = Array.from({ length: 100 }, (_, index) => `p-${index}`)
       yield* Effect.forEach(many, (id) => ledger.insert(row(id)), { discard: true })
-      const beat = { fence: 1, leaseUntil: 50, bytesSeen: 1 }
-      const twice = [{ id: "p-0", ...beat, fence: 2 }, { id: "p-1", ...beat, leaseUntil: 60, bytesSeen: 0 }]
-      assert.deepStrictEqual(yield* ledger.renew([...many.map((id) => ({ id, ...beat })), ...twice]), ["p-0"])
+      const beats = many.map((id) => ({ id, fence: 1, leaseUntil: 50, bytesSeen: 1 }))
+      const stranger = { id: "p-0", fence: 2, leaseUntil: 60, bytesSeen: 9 }
+      const again = { id: "p-1", fence: 1, leaseUntil: 60, bytesSeen: 0 }
+      assert.deepStrictEqual(yield* ledger.renew([...beats, stranger, again]), ["p-0"])
       const rows = yield* ledger.rows()
       assert.strictEqual(rows.filter((row) => row.leaseUntil === 50 && row.counters.bytesSeen === 1).length, 99)
       assert.deepStrictEqual(yield* ledger.get("p-1"), row("p-1", { leaseUntil: 60, counters: { bytesSeen: 1 } }))

@@ -90,7 +90,7 @@ export const errcodeOf = (error: unknown): number | null =>
 
 /** Asked for only here, so that this package also loads where there is none. */
 const database = (): typeof DatabaseSync => {
-  const sqlite = process.getBuiltinModule("node:sqlite") as typeof import("node:sqlite") | undefined
+  const sqlite: { readonly DatabaseSync: typeof DatabaseSync } | undefined = process.getBuiltinModule("node:sqlite")
   if (sqlite === undefined) throw new Refused("Unsupported")
   return sqlite.DatabaseSync
 }
@@ -118,6 +118,8 @@ const protectFile = (filename: string): void => {
   const stat = fs.lstatSync(filename)
   if (!stat.isFile() || isOpenToOthers(stat)) throw new Refused("Unsafe")
   if ((stat.mode & 0o077) !== 0) fs.chmodSync(filename, 0o600)
+  // SQLite would open it to read alone, and say so at the first write.
+  fs.accessSync(filename, fs.constants.R_OK | fs.constants.W_OK)
 }
 
 /** Windows has neither users nor modes here. */

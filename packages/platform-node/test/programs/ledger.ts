@@ -24,7 +24,7 @@ const main = Effect.gen(function*() {
     writeSync(1, "in a transaction\n")
     setInterval(() => {}, 1000)
   })
-  if (what === "waits") yield* sql.withTransaction(Effect.andThen(half, Effect.andThen(waiting, Effect.never)))
+  if (what === "waits") return yield* sql.withTransaction(Effect.andThen(half, Effect.andThen(waiting, Effect.never)))
   writeSync(1, "written\n")
 })
 

@@ -127,7 +127,7 @@ const renewalOf = (sql: Client): Renewal | null => {
     orElse: () => null
   })
   return table === null ? null : (renewals) => {
-    const json = JSON.stringify(merged(renewals).map((renewal) => ({ ...renewal, id: encodeText(renewal.id) })))
+    const json = JSON.stringify(merged(renewals))
     return sql`UPDATE procyon_processes SET lease_until = given.lease_until,
         bytes_seen = CASE WHEN given.bytes_seen > procyon_processes.bytes_seen THEN given.bytes_seen
           ELSE procyon_processes.bytes_seen END
@@ -145,13 +145,13 @@ const listedByPostgres = (sql: Client, json: string): Fragment =>
   sql`(SELECT id, fence, "leaseUntil" AS lease_until, "bytesSeen" AS bytes_seen FROM json_to_recordset(${json}::json)
     AS listed(id text, fence float8, "leaseUntil" float8, "bytesSeen" float8)) AS given`
 
-/** One renewal for each row and fence: a row that a statement is to update twice is updated by either. */
+/** One renewal for each row and fence, by the text of its id: a row that a statement is to set twice is set by either. */
 const merged = (renewals: ReadonlyArray<ProcessLedger.Renewal>): ReadonlyArray<ProcessLedger.Renewal> => {
   const byRow = new Map<string, ProcessLedger.Renewal>()
   for (const renewal of renewals) {
     const key = `${renewal.fence} ${renewal.id}`
     const bytesSeen = Math.max(byRow.get(key)?.bytesSeen ?? 0, renewal.bytesSeen)
-    byRow.set(key, { ...renewal, bytesSeen })
+    byRow.set(key, { ...renewal, id: encodeText(renewal.id), bytesSeen })
   }
   return [...byRow.values()]
 }
