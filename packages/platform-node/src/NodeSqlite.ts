@@ -12,6 +12,9 @@
  *   that timers, output and exits go on.
  *
  * Statements hold the event loop while they run: milliseconds for what a ledger asks.
+ *
+ * What it cannot tell: that the end of the log (`-wal`) was cut off, or that the log was deleted, after the last process was
+ * killed. Then the last commits are gone, as after a power loss on a disk that lies about `fsync`.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

@@ -220,6 +220,20 @@ describe("a damaged file", () => {
       yield* withLedger(filename, (ledger) => Effect.map(ledger.rows(), (rows) => assert.strictEqual(rows.length, 2)))
     }).pipe(Effect.scoped))
 
+  it.live("cut in pages that hold no row is refused too: SQLite would not notice", () =>
+    Effect.gen(function*() {
+      const ids = Array.from({ length: 40 }, (_, index) => `p-${index}`)
+      const filename = yield* written(ids)
+      yield* withLedger(filename, (ledger) =>
+        Effect.forEach(ids, (id) =>
+          Effect.andThen(
+            ledger.transition(id, { fence: 1, status: "running" }, { status: "error" }),
+            ledger.remove(id, 1)
+          )))
+      fs.truncateSync(filename, fs.statSync(filename).size - 1)
+      assert.strictEqual(yield* problemOnOpening(filename), "Corrupt")
+    }).pipe(Effect.scoped))
+
   it.live("filled with NUL, whole or in part, is refused, or gives every row or a typed error, and no row less", () =>
     Effect.gen(function*() {
       const filename = yield* written(["a", "b", "c"])
