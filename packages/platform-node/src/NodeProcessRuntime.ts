@@ -3,8 +3,9 @@
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { ProcessLedgerMemory, ProcessRuntime, ShutdownBarrier } from "@procyon/runtime"
-import type { BlobStore, ShutdownPlan } from "@procyon/runtime"
+import type { BlobStore, ProcessLedger, ShutdownPlan } from "@procyon/runtime"
 import * as BlobStoreFileSystem from "@procyon/runtime/BlobStoreFileSystem"
+import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -12,7 +13,9 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Runtime from "effect/Runtime"
 import * as Scope from "effect/Scope"
+import { join } from "node:path"
 import * as NodeProcessDriver from "./NodeProcessDriver.ts"
+import * as NodeSqlite from "./NodeSqlite.ts"
 
 /**
  * `AppProcess`, `BackgroundProcess` and `ShutdownBarrier` on this machine's processes, with rows in memory. Output goes to
@@ -22,6 +25,29 @@ import * as NodeProcessDriver from "./NodeProcessDriver.ts"
 export const layer: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.layer.pipe(
   Layer.provide([NodeProcessDriver.layer, ProcessLedgerMemory.layer])
 )
+
+export interface StateOptions {
+  /** Where the state is: made with mode 0700, and refused when it is another user's or others may write to it. */
+  readonly directory: string
+}
+
+/**
+ * Keeps rows in `ledger.sqlite` under `directory`. A file that is damaged, foreign or of a newer program is refused, and
+ * stays as it is: see `NodeSqlite`.
+ */
+export const layerLedger = (
+  options: StateOptions
+): Layer.Layer<ProcessLedger.Service, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
+  ProcessLedgerSql.layer.pipe(Layer.provide(NodeSqlite.layer({ filename: join(options.directory, "ledger.sqlite") })))
+
+/**
+ * As `layer`, with the rows of jobs in a file. They are there after a restart; nobody acts on those of an application that
+ * was killed yet. Each call makes another layer: keep the one that is provided.
+ */
+export const layerDurable = (
+  options: StateOptions
+): Layer.Layer<ProcessRuntime.ProcessRuntime, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
+  ProcessRuntime.layer.pipe(Layer.provide([NodeProcessDriver.layer, layerLedger(options)]))
 
 /**
  * Keeps output that memory would lose as files under `directory`, which is made with mode 0700: provide it to `layer`.

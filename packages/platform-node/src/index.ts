@@ -1,3 +1,4 @@
 /** Procyon on Node: the driver for this machine's processes, and everything composed over it. */
 export * as NodeProcessDriver from "./NodeProcessDriver.ts"
 export * as NodeProcessRuntime from "./NodeProcessRuntime.ts"
+export * as NodeSqlite from "./NodeSqlite.ts"

@@ -1,5 +1,13 @@
 import { assert, it } from "@effect/vitest"
-import { AppProcess, BackgroundProcess, BlobStore, CommandSpec, Settings, ShutdownBarrier } from "@procyon/runtime"
+import {
+  AppProcess,
+  BackgroundProcess,
+  BlobStore,
+  CommandSpec,
+  ProcessLedger,
+  Settings,
+  ShutdownBarrier
+} from "@procyon/runtime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
@@ -10,6 +18,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { NodeProcessRuntime } from "../src/index.ts"
+import { temporaryDirectory } from "./support/directory.ts"
 
 const programs = {
   main: fileURLToPath(new URL("programs/main.ts", import.meta.url)),
@@ -229,3 +238,21 @@ it.live("two hundred jobs, escapees and stubborn ones among them, are stopped at
       Layer.provide(Settings.layer({ maxRunningPerOwner: 0 }))
     )
   )))
+
+it.live("a durable runtime's rows say after it what became of its jobs", () =>
+  Effect.gen(function*() {
+    const directory = join(yield* temporaryDirectory, "state")
+    const [stopped, done] = yield* Effect.gen(function*() {
+      const jobs = (yield* BackgroundProcess.Service).of("s1")
+      const stopped = yield* jobs.start(CommandSpec.make("sleep", ["600.25"]))
+      const done = yield* jobs.start(CommandSpec.make("true"))
+      yield* jobs.wait(done.id)
+      return [stopped.id, done.id]
+    }).pipe(Effect.provide(NodeProcessRuntime.layerDurable({ directory })))
+    const rows = yield* Effect.flatMap(ProcessLedger.Service, (ledger) => ledger.rows({ owner: "s1" })).pipe(
+      Effect.provide(NodeProcessRuntime.layerLedger({ directory }))
+    )
+    assert.deepStrictEqual(rows.map(({ id, status }) => [id, status]), [[stopped, "cancelled"], [done, "completed"]])
+    assert.deepStrictEqual(rows.map(({ termination }) => termination?.wholeTree), ["verified", "verified"])
+    assert.isFalse(JSON.stringify(rows).includes("600.25"))
+  }).pipe(Effect.scoped))

@@ -16,10 +16,11 @@ import { isSettled, Status, TerminationResult } from "../domain/Status.ts"
  *
  * - `Unavailable`: it could not be reached, or was locked; trying again may help.
  * - `Full`: no space, or a quota. `Denied`: no right to. `Corrupt`: a row there cannot be read as one.
+ * - `Newer`: on `open`, a newer program has changed the form of its rows. Nothing was read or written.
  */
 export class LedgerError extends Schema.TaggedError<LedgerError>()("LedgerError", {
-  operation: Schema.Literals(["insert", "transition", "renew", "get", "rows", "remove"]),
-  problem: Schema.Literals(["Unavailable", "Full", "Denied", "Corrupt", "Other"])
+  operation: Schema.Literals(["open", "insert", "transition", "renew", "get", "rows", "remove"]),
+  problem: Schema.Literals(["Unavailable", "Full", "Denied", "Corrupt", "Newer", "Other"])
 }) {
   override get message(): string {
     return `${this.operation}: ${this.problem}`
@@ -94,10 +95,16 @@ export interface Renewal {
   readonly bytesSeen: number
 }
 
-/** Which rows: those that fit everything asked for. `settled: false` are the ones that are `running` or `kill_failed`. */
+/**
+ * Which rows: those that fit everything asked for. `settled: false` are the ones that are `running` or `kill_failed`.
+ *
+ * One row among them that cannot be read fails the call, so that it is never taken for none. `unreadable: "skip"` gives
+ * the others.
+ */
 export interface Filter {
   readonly owner?: string | undefined
   readonly settled?: boolean | undefined
+  readonly unreadable?: "fail" | "skip" | undefined
 }
 
 /** Each call is one atomic step: all of it or nothing, and two callers see each other's before or after. */
@@ -136,10 +143,13 @@ export { ProcessLedgerService as Service }
  * removed); `kill_failed` never becomes `running` again.
  */
 export const advance = (row: LedgerRow, expected: Expected, changes: Changes): LedgerRow | null => {
-  if (row.fence !== expected.fence || row.status !== expected.status) return null
-  if (!mayBecome(row.status, changes.status) || (changes.fence ?? row.fence) < row.fence) return null
+  if (row.fence !== expected.fence || row.status !== expected.status || !isAllowed(expected, changes)) return null
   return { ...row, ...changes, id: row.id, owner: row.owner, startedAt: row.startedAt }
 }
+
+/** Whether a row that is as expected may be changed so: what a store asks that compares and sets in one statement. */
+export const isAllowed = (expected: Expected, changes: Changes): boolean =>
+  mayBecome(expected.status, changes.status) && (changes.fence ?? expected.fence) >= expected.fence
 
 /** Whether a row's status may become this one. */
 export const mayBecome = (from: Status, to: Status): boolean => {

@@ -1,9 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
+import { LedgerLaws } from "@procyon/testing"
 import * as Arbitrary from "effect/Arbitrary"
 import * as Schema from "effect/Schema"
 import { isSettled, Status } from "../../src/domain/Status.ts"
 import * as ProcessLedger from "../../src/ports/ProcessLedger.ts"
-import { row } from "./ledgerLaws.ts"
+
+const { row } = LedgerLaws
 
 const changes = Arbitrary.all({
   status: Arbitrary.schema(Status),

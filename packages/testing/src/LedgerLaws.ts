@@ -1,21 +1,25 @@
 /**
- * What every ledger has to keep, whatever it is made of: a law is a sentence and a program that asserts it on a fresh,
- * empty ledger.
+ * What every ledger owes the runtime, as tests that any ledger can run.
+ *
+ * A law is a sentence and a program that asserts it on a fresh and empty ledger: the layer is built for each, and has to
+ * give one. Nothing in them depends on time.
  */
-import { assert } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
+import type { Identity } from "@procyon/runtime/domain/Identity"
+import type { Status } from "@procyon/runtime/domain/Status"
+import * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
+import type { LedgerError, LedgerRow } from "@procyon/runtime/ports/ProcessLedger"
 import * as Effect from "effect/Effect"
-import type { Identity } from "../../src/domain/Identity.ts"
-import type { Status } from "../../src/domain/Status.ts"
-import type { LedgerError, LedgerRow, ProcessLedger } from "../../src/ports/ProcessLedger.ts"
+import * as Layer from "effect/Layer"
 
-export interface Law {
+interface Law {
   readonly name: string
-  readonly check: (ledger: ProcessLedger) => Effect.Effect<void, LedgerError>
+  readonly check: (ledger: ProcessLedger.ProcessLedger) => Effect.Effect<void, LedgerError>
 }
 
 const identity: Identity = { pid: 4711, startedAt: 123_456, bootId: "boot", marker: "PROCYON_MARK_x" }
 
-/** A running row; every field that can be set is. */
+/** A running row of owner `s-1` with fence 1, for tests of ledgers; every field that can be set is. */
 export const row = (id: string, change: Partial<LedgerRow> = {}): LedgerRow => ({
   id,
   owner: "s-1",
@@ -63,7 +67,7 @@ const law = (name: string, check: Law["check"]): Law => ({ name, check })
 
 const ids = (rows: ReadonlyArray<LedgerRow>): ReadonlyArray<string> => rows.map(({ id }) => id)
 
-export const ledgerLaws: ReadonlyArray<Law> = [
+const laws: ReadonlyArray<Law> = [
   law(
     "gives a row back as it was inserted, every field",
     Effect.fnUntraced(function*(ledger) {
@@ -141,7 +145,7 @@ export const ledgerLaws: ReadonlyArray<Law> = [
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a"))
       const takeOver = ledger.transition("a", { fence: 1, status: "running" }, { status: "running", fence: 2 })
-      const answers = yield* Effect.all(Array.from({ length: 20 }, () => takeOver), { concurrency: "unbounded" })
+      const answers = yield* Effect.all(Array.from({ length: 50 }, () => takeOver), { concurrency: "unbounded" })
       assert.strictEqual(answers.filter(Boolean).length, 1)
       assert.strictEqual((yield* ledger.get("a"))?.fence, 2)
     })
@@ -230,6 +234,34 @@ export const ledgerLaws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "a heartbeat and an end at once undo nothing of each other",
+    Effect.fnUntraced(function*(ledger) {
+      yield* ledger.insert(row("a"))
+      const renew = ledger.renew([{ id: "a", fence: 1, leaseUntil: 50, bytesSeen: 70 }])
+      const title = ledger.transition("a", { fence: 1, status: "running" }, { status: "running", title: "other" })
+      const [refused, isTitled] = yield* Effect.all([renew, title], { concurrency: "unbounded" })
+      assert.deepStrictEqual([refused, isTitled], [[], true])
+      assert.deepStrictEqual(
+        yield* ledger.get("a"),
+        row("a", { title: "other", leaseUntil: 50, counters: { bytesSeen: 70 } })
+      )
+    })
+  ),
+  law(
+    "renew takes several heartbeats of one row, and a hundred rows, at once",
+    Effect.fnUntraced(function*(ledger) {
+      const many = Array.from({ length: 100 }, (_, index) => `p-${index}`)
+      yield* Effect.forEach(many, (id) => ledger.insert(row(id)), { discard: true })
+      const beats = many.map((id) => ({ id, fence: 1, leaseUntil: 50, bytesSeen: 1 }))
+      const stranger = { id: "p-0", fence: 2, leaseUntil: 60, bytesSeen: 9 }
+      const again = { id: "p-1", fence: 1, leaseUntil: 60, bytesSeen: 0 }
+      assert.deepStrictEqual(yield* ledger.renew([...beats, stranger, again]), ["p-0"])
+      const rows = yield* ledger.rows()
+      assert.strictEqual(rows.filter((row) => row.leaseUntil === 50 && row.counters.bytesSeen === 1).length, 99)
+      assert.deepStrictEqual(yield* ledger.get("p-1"), row("p-1", { leaseUntil: 60, counters: { bytesSeen: 1 } }))
+    })
+  ),
+  law(
     "rows come in creation order, those of one millisecond by id",
     Effect.fnUntraced(function*(ledger) {
       for (const [id, startedAt] of [["z", 1], ["b", 2], ["a", 2], ["y", 0.5], ["B", 2]] as const) {
@@ -259,7 +291,8 @@ export const ledgerLaws: ReadonlyArray<Law> = [
   law(
     "owners and ids are compared as they are, whatever characters they hold",
     Effect.fnUntraced(function*(ledger) {
-      const owners = ["s", "S", "s%", "s_", "'; --", "ß", "😀", "__proto__", ""]
+      const odd = ["\0", "a\0b", "\ud800", "\ud801", "\ufffd", "\\", "\\u0000", "\"", "\n"]
+      const owners = ["s", "S", "s%", "s_", "'; --", "ß", "😀", "__proto__", "", ...odd]
       for (const [index, owner] of owners.entries()) {
         yield* ledger.insert(row(`p-${owner}`, { owner, startedAt: index }))
       }
@@ -289,3 +322,24 @@ export const ledgerLaws: ReadonlyArray<Law> = [
     })
   )
 ]
+
+export interface Options {
+  /** Why these laws cannot be tried here, such as a server that is not there; `null` when they can. */
+  readonly skipped?: string | null | undefined
+}
+
+/** Defines one test a law. `layer` has to give an empty ledger each time it is built. */
+export const ledgerLaws = <E>(
+  name: string,
+  layer: Layer.Layer<ProcessLedger.Service, E>,
+  options: Options = {}
+): void => {
+  const skipped = options.skipped ?? null
+  describe(`${name} keeps the laws of a process ledger`, () => {
+    for (const { check, name } of laws) {
+      const title = skipped === null ? name : `${name} (skipped: ${skipped})`
+      const run = Effect.flatMap(ProcessLedger.Service, check)
+      it.live.skipIf(skipped !== null)(title, () => Effect.provide(run, Layer.fresh(layer)))
+    }
+  })
+}

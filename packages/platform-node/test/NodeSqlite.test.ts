@@ -1,0 +1,435 @@
+import { assert, describe, it } from "@effect/vitest"
+import { ProcessLedger } from "@procyon/runtime"
+import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
+import { LedgerLaws } from "@procyon/testing"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as SqlClient from "effect/sql/SqlClient"
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import * as fs from "node:fs"
+import { dirname, join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
+import { fileURLToPath } from "node:url"
+import { NodeProcessRuntime, NodeSqlite } from "../src/index.ts"
+import { temporaryDirectory } from "./support/directory.ts"
+
+const { row } = LedgerLaws
+const program = fileURLToPath(new URL("programs/ledger.ts", import.meta.url))
+
+const temporaryFile = Effect.map(temporaryDirectory, (directory) => join(directory, "ledger.sqlite"))
+
+/** Runs a program on a client and a ledger of its own on the file, which is closed afterwards. */
+const on = <A, E>(
+  filename: string,
+  program: Effect.Effect<A, E, ProcessLedger.Service | SqlClient.SqlClient>
+) => {
+  const client = NodeSqlite.layer({ filename })
+  return Effect.provide(program, Layer.fresh(ProcessLedgerSql.layer.pipe(Layer.provideMerge(client))))
+}
+
+const withLedger = <A, E>(filename: string, use: (ledger: ProcessLedger.ProcessLedger) => Effect.Effect<A, E>) =>
+  on(filename, Effect.flatMap(ProcessLedger.Service, use))
+
+const problemOnOpening = (filename: string) =>
+  Effect.map(Effect.flip(Effect.scoped(withLedger(filename, () => Effect.void))), ({ problem }) => problem)
+
+/** A closed file with these rows. */
+const written = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
+  const filename = yield* temporaryFile
+  yield* withLedger(filename, (ledger) => Effect.forEach(ids, (id) => ledger.insert(row(id)), { discard: true }))
+  return filename
+})
+
+const run = async (directory: string, what: "ends" | "waits", until: string) => {
+  const child = spawn(process.execPath, [program, directory, what], { stdio: ["ignore", "pipe", "pipe"] })
+  let said = ""
+  let complained = ""
+  const isReady = new Promise<void>((resolve) => {
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      said += text
+      if (said.includes(until)) resolve()
+    })
+  })
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    complained += text
+  })
+  const closed = once(child, "close")
+  await Promise.race([isReady, closed])
+  return { child, closed, said: () => said, complained: () => complained }
+}
+
+LedgerLaws.ledgerLaws(
+  "a ledger in a file of SQLite",
+  Layer.unwrap(Effect.map(temporaryDirectory, (directory) => NodeProcessRuntime.layerLedger({ directory })))
+)
+
+LedgerLaws.ledgerLaws(
+  "a ledger whose file is opened anew for every call",
+  Layer.effect(
+    ProcessLedger.Service,
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      // Who opens it finds what was told, so a failure to open it is a failure of the test.
+      const anew = <A>(
+        use: (ledger: ProcessLedger.ProcessLedger) => Effect.Effect<A, ProcessLedger.LedgerError>
+      ): Effect.Effect<A, ProcessLedger.LedgerError> =>
+        Effect.catchTag(Effect.scoped(withLedger(filename, use)), "NodeSqliteOpenError", Effect.die)
+      return {
+        insert: (row) => anew((ledger) => ledger.insert(row)),
+        transition: (id, expected, changes) => anew((ledger) => ledger.transition(id, expected, changes)),
+        renew: (renewals) => anew((ledger) => ledger.renew(renewals)),
+        get: (id) => anew((ledger) => ledger.get(id)),
+        rows: (filter) => anew((ledger) => ledger.rows(filter)),
+        remove: (id, fence) => anew((ledger) => ledger.remove(id, fence))
+      }
+    })
+  )
+)
+
+describe("two clients on one file", () => {
+  it.live("of fifty who end one row at once, from both, one does it", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      const end = (ledger: ProcessLedger.ProcessLedger) =>
+        Array.from({ length: 25 }, (_, index) =>
+          ledger.transition("a", { fence: 1, status: "running" }, { status: "completed", title: `${index}` }))
+      yield* withLedger(filename, (first) =>
+        withLedger(filename, (second) =>
+          Effect.gen(function*() {
+            const answers = yield* Effect.all([...end(first), ...end(second)], { concurrency: "unbounded" })
+            assert.strictEqual(answers.filter(Boolean).length, 1)
+            assert.deepStrictEqual(yield* first.get("a"), yield* second.get("a"))
+          })))
+    }).pipe(Effect.scoped))
+
+  it.live("who was taken over from, by another client, finds its claim lost", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      yield* withLedger(filename, (paused) =>
+        withLedger(filename, (next) =>
+          Effect.gen(function*() {
+            const claim = { fence: 1, status: "running" } as const
+            const taking = next.transition("a", claim, { status: "running", fence: 2, leaseUntil: 9 })
+            const answers = yield* Effect.all([taking, taking], { concurrency: "unbounded" })
+            assert.strictEqual(answers.filter(Boolean).length, 1)
+            assert.isFalse(yield* paused.transition("a", claim, { status: "cancelled" }))
+            assert.deepStrictEqual(yield* paused.renew([{ id: "a", fence: 1, leaseUntil: 99, bytesSeen: 9 }]), ["a"])
+            assert.isFalse(yield* paused.remove("a", 1))
+            assert.deepStrictEqual(yield* next.get("a"), row("a", { fence: 2, leaseUntil: 9 }))
+          })))
+    }).pipe(Effect.scoped))
+
+  it.live("a write waits for another client's transaction without holding up anything else, and then is made", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      const begun = yield* Deferred.make<void>()
+      const finish = yield* Deferred.make<void>()
+      const held = yield* Effect.forkScoped(on(
+        filename,
+        SqlClient.SqlClient.use((sql) =>
+          sql.withTransaction(Effect.andThen(
+            sql`UPDATE procyon_processes SET title = 'held'`,
+            Effect.andThen(Deferred.succeed(begun, undefined), Deferred.await(finish))
+          ))
+        )
+      ))
+      yield* Deferred.await(begun)
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          const write = yield* Effect.forkChild(
+            ledger.transition("a", { fence: 1, status: "running" }, { status: "error" }),
+            { startImmediately: true }
+          )
+          assert.isUndefined(write.pollUnsafe())
+          yield* Deferred.succeed(finish, undefined)
+          assert.isTrue(yield* Fiber.join(write))
+          assert.deepStrictEqual(yield* ledger.get("a"), row("a", { status: "error", title: "held" }))
+        }))
+      yield* Fiber.join(held)
+    }).pipe(Effect.scoped))
+
+  it.live("a file that stays locked is Unavailable, in time", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      const lock = new DatabaseSync(filename)
+      lock.exec("BEGIN IMMEDIATE")
+      yield* Effect.addFinalizer(() => Effect.sync(() => lock.close()))
+      const client = NodeSqlite.layer({ filename, busyMillis: 40 })
+      const error = yield* Effect.flip(Effect.scoped(Effect.provide(
+        Effect.flatMap(ProcessLedger.Service, (ledger) => ledger.insert(row("b"))),
+        ProcessLedgerSql.layer.pipe(Layer.provide(client))
+      )))
+      assert.deepInclude(error, { _tag: "LedgerError", problem: "Unavailable" })
+    }).pipe(Effect.scoped))
+})
+
+describe("a transaction", () => {
+  it.live("that is interrupted leaves the rows as they were, and the client fit for use", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      yield* on(
+        filename,
+        Effect.gen(function*() {
+          const sql = yield* SqlClient.SqlClient
+          const ledger = yield* ProcessLedger.Service
+          const begun = yield* Deferred.make<void>()
+          const half = Effect.andThen(sql`UPDATE procyon_processes SET status = 'completed'`, sql`SELECT 1`)
+          const writer = yield* Effect.forkChild(sql.withTransaction(
+            Effect.andThen(half, Effect.andThen(Deferred.succeed(begun, undefined), Effect.never))
+          ))
+          yield* Deferred.await(begun)
+          yield* Fiber.interrupt(writer)
+          assert.deepStrictEqual(yield* ledger.rows(), [row("a")])
+          assert.isTrue(yield* ledger.insert(row("b")))
+        })
+      )
+    }).pipe(Effect.scoped))
+
+  it.live("of a process that is killed leaves the rows as they were, and what was told before is there", () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      const { child, closed, complained } = yield* Effect.promise(() => run(directory, "waits", "in a transaction"))
+      child.kill("SIGKILL")
+      yield* Effect.promise(() => closed)
+      assert.strictEqual(complained(), "")
+      assert.isAbove(fs.statSync(join(directory, "ledger.sqlite-wal")).size, 0)
+      yield* withLedger(join(directory, "ledger.sqlite"), (ledger) =>
+        Effect.gen(function*() {
+          assert.deepStrictEqual(yield* ledger.rows(), [row("written")])
+        }))
+    }).pipe(Effect.scoped))
+})
+
+describe("a damaged file", () => {
+  it.live("cut at any length is refused, and not changed", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a", "b"])
+      const whole = fs.readFileSync(filename)
+      const lengths = [0, 1, 15, 16, 50, 99, 100, 101, 512, 4095]
+      for (let page = 1; page * 4096 < whole.length; page++) lengths.push(page * 4096, page * 4096 + 1000)
+      lengths.push(whole.length - 4000, whole.length - 1)
+      for (const length of lengths) {
+        fs.writeFileSync(filename, whole.subarray(0, length))
+        assert.strictEqual(yield* problemOnOpening(filename), "Corrupt", `cut at ${length}`)
+        assert.isTrue(fs.readFileSync(filename).equals(whole.subarray(0, length)), `cut at ${length}`)
+      }
+      fs.writeFileSync(filename, whole)
+      yield* withLedger(filename, (ledger) => Effect.map(ledger.rows(), (rows) => assert.strictEqual(rows.length, 2)))
+    }).pipe(Effect.scoped))
+
+  it.live("cut in pages that hold no row is refused too: SQLite would not notice", () =>
+    Effect.gen(function*() {
+      const ids = Array.from({ length: 40 }, (_, index) => `p-${index}`)
+      const filename = yield* written(ids)
+      yield* withLedger(filename, (ledger) =>
+        Effect.forEach(ids, (id) =>
+          Effect.andThen(
+            ledger.transition(id, { fence: 1, status: "running" }, { status: "error" }),
+            ledger.remove(id, 1)
+          )))
+      fs.truncateSync(filename, fs.statSync(filename).size - 1)
+      assert.strictEqual(yield* problemOnOpening(filename), "Corrupt")
+    }).pipe(Effect.scoped))
+
+  it.live("filled with NUL, whole or in part, is refused, or gives every row or a typed error, and no row less", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a", "b", "c"])
+      const whole = fs.readFileSync(filename)
+      fs.writeFileSync(filename, Buffer.alloc(whole.length))
+      assert.strictEqual(yield* problemOnOpening(filename), "Corrupt")
+      for (let from = 0; from < whole.length; from += 512) {
+        const damaged = Buffer.from(whole)
+        damaged.fill(0, from, from + 512)
+        fs.writeFileSync(filename, damaged)
+        const seen = yield* Effect.exit(Effect.scoped(withLedger(filename, (ledger) => ledger.rows())))
+        if (seen._tag === "Success") {
+          assert.deepStrictEqual(seen.value, [row("a"), row("b"), row("c")], `from ${from}`)
+          continue
+        }
+        const [reason] = seen.cause.reasons
+        assert.strictEqual(reason?._tag, "Fail", `from ${from}`)
+        // The first page also says whose file it is.
+        if (reason?._tag === "Fail") {
+          assert.include(from === 0 ? ["Corrupt", "Foreign"] : ["Corrupt"], reason.error.problem, `from ${from}`)
+        }
+        for (const part of ["-wal", "-shm"]) fs.rmSync(filename + part, { force: true })
+      }
+    }).pipe(Effect.scoped))
+
+  it.live("is Foreign when it is another program's, and not changed", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      const other = new DatabaseSync(filename)
+      other.exec("CREATE TABLE procyon_processes (mine)")
+      other.close()
+      const content = fs.readFileSync(filename)
+      assert.strictEqual(yield* problemOnOpening(filename), "Foreign")
+      assert.isTrue(fs.readFileSync(filename).equals(content))
+      fs.writeFileSync(filename, "{\"jobs\":[]}")
+      assert.strictEqual(yield* problemOnOpening(filename), "Foreign")
+      assert.strictEqual(fs.readFileSync(filename, "utf8"), "{\"jobs\":[]}")
+    }).pipe(Effect.scoped))
+
+  it.live("that is gone while its log is there is refused: the log's rows are not nothing", () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      const { child, closed } = yield* Effect.promise(() => run(directory, "waits", "in a transaction"))
+      child.kill("SIGKILL")
+      yield* Effect.promise(() => closed)
+      const filename = join(directory, "ledger.sqlite")
+      fs.rmSync(filename)
+      assert.strictEqual(yield* problemOnOpening(filename), "Corrupt")
+      assert.isFalse(fs.existsSync(filename))
+    }).pipe(Effect.scoped))
+
+  it.live("is set aside when that is asked for, with its log, and nothing of it is lost", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      const names = []
+      for (const content of ["first", "second"]) {
+        fs.writeFileSync(filename, content)
+        fs.writeFileSync(`${filename}-wal`, "log")
+        const name = yield* NodeSqlite.setAside(filename)
+        assert.strictEqual(fs.readFileSync(name, "utf8"), content)
+        assert.strictEqual(fs.readFileSync(`${name}-wal`, "utf8"), "log")
+        names.push(name)
+      }
+      assert.deepStrictEqual(names, [`${filename}.aside-1`, `${filename}.aside-2`])
+      yield* withLedger(filename, (ledger) =>
+        Effect.map(ledger.rows(), (rows) => {
+          assert.deepStrictEqual(rows, [])
+        }))
+      const error = yield* Effect.flip(NodeSqlite.setAside(join(dirname(filename), "none")))
+      assert.strictEqual(error.message, "database: Other")
+    }).pipe(Effect.scoped))
+})
+
+describe("a row that cannot be read", () => {
+  it.live("is Corrupt, and the others can be read", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a", "b", "c", "d"])
+      const breaking = new DatabaseSync(filename)
+      breaking.exec("UPDATE procyon_processes SET identity = '{\"pid\":' WHERE id = 'b'")
+      breaking.exec("UPDATE procyon_processes SET status = 'done' WHERE id = 'd'")
+      breaking.close()
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          for (const call of [ledger.get("b"), ledger.get("d")]) {
+            assert.strictEqual((yield* Effect.flip(call)).message, "get: Corrupt")
+          }
+          // One whose status is none may be of any.
+          for (const filter of [{}, { settled: true }, { settled: false }, { owner: "s-1" }]) {
+            assert.strictEqual((yield* Effect.flip(ledger.rows(filter))).message, "rows: Corrupt")
+          }
+          assert.deepStrictEqual(yield* ledger.rows({ owner: "s-2" }), [])
+          assert.deepStrictEqual(yield* ledger.get("a"), row("a"))
+          assert.deepStrictEqual(yield* ledger.rows({ unreadable: "skip" }), [row("a"), row("c")])
+          assert.isTrue(yield* ledger.transition("c", { fence: 1, status: "running" }, { status: "error" }))
+        }))
+    }).pipe(Effect.scoped))
+})
+
+describe("a file", () => {
+  it.live("and its directory are the user's alone", () =>
+    Effect.gen(function*() {
+      const directory = join(yield* temporaryDirectory, "made", "deep")
+      const filename = join(directory, "ledger.sqlite")
+      const modes = yield* withLedger(filename, (ledger) =>
+        Effect.map(ledger.insert(row("a")), () =>
+          ["", "-wal", "-shm"].map((part) =>
+            (fs.statSync(filename + part).mode & 0o777).toString(8)
+          )))
+      assert.deepStrictEqual(modes, ["600", "600", "600"])
+      assert.strictEqual(fs.statSync(directory).mode & 0o777, 0o700)
+      assert.deepStrictEqual(fs.readdirSync(directory), ["ledger.sqlite"])
+    }).pipe(Effect.scoped))
+
+  it.live("is refused where others may write, to it or to its directory, and where it is a link", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      for (const mode of [0o770, 0o777, 0o1777]) {
+        fs.chmodSync(dirname(filename), mode)
+        assert.strictEqual(yield* problemOnOpening(filename), "Unsafe", mode.toString(8))
+      }
+      fs.chmodSync(dirname(filename), 0o700)
+      fs.chmodSync(filename, 0o660)
+      assert.strictEqual(yield* problemOnOpening(filename), "Unsafe")
+      fs.chmodSync(filename, 0o600)
+      fs.symlinkSync(filename, join(dirname(filename), "link"))
+      assert.strictEqual(yield* problemOnOpening(join(dirname(filename), "link")), "Unsafe")
+      fs.mkdirSync(join(dirname(filename), "folder"))
+      assert.strictEqual(yield* problemOnOpening(join(dirname(filename), "folder")), "Unsafe")
+    }).pipe(Effect.scoped))
+
+  it.live.skipIf(process.getuid?.() !== 0)(
+    "is refused in a directory of another user, and when it is another user's (skipped unless run by root)",
+    () =>
+      Effect.gen(function*() {
+        const filename = yield* written(["a"])
+        fs.chownSync(filename, 65_534, 65_534)
+        assert.strictEqual(yield* problemOnOpening(filename), "Unsafe")
+        fs.chownSync(filename, 0, 0)
+        fs.chownSync(dirname(filename), 65_534, 65_534)
+        assert.strictEqual(yield* problemOnOpening(filename), "Unsafe")
+      }).pipe(Effect.scoped)
+  )
+
+  it.live("is opened by many at once that find none, and all have the same", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      const insert = (index: number) => withLedger(filename, (ledger) => ledger.insert(row(`p-${index}`)))
+      const answers = yield* Effect.all(Array.from({ length: 10 }, (_, index) => insert(index)), {
+        concurrency: "unbounded"
+      })
+      assert.deepStrictEqual(new Set(answers), new Set([true]))
+      const rows = yield* withLedger(filename, (ledger) => ledger.rows())
+      assert.strictEqual(rows.length, 10)
+    }).pipe(Effect.scoped))
+
+  it.live("that may not grow is Full, loses no row, and takes new ones when there is room again", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      yield* on(
+        filename,
+        Effect.gen(function*() {
+          const ledger = yield* ProcessLedger.Service
+          const sql = yield* SqlClient.SqlClient
+          yield* sql`PRAGMA max_page_count = 12`
+          const inserted: Array<string> = []
+          const insert = (id: string) => Effect.tap(ledger.insert(row(id)), () => Effect.sync(() => inserted.push(id)))
+          const filling = Effect.forEach(Array.from({ length: 1000 }, (_, index) => `p-${1000 + index}`), insert)
+          assert.strictEqual((yield* Effect.flip(filling)).message, "insert: Full")
+          assert.deepStrictEqual((yield* ledger.rows()).map(({ id }) => id), inserted)
+          assert.isTrue(yield* ledger.transition("p-1000", { fence: 1, status: "running" }, { status: "error" }))
+          yield* sql`PRAGMA max_page_count = 1000`
+          yield* insert("p-9999")
+          assert.deepStrictEqual((yield* ledger.rows()).map(({ id }) => id), inserted)
+        })
+      )
+    }).pipe(Effect.scoped))
+
+  it.live("of a newer program is refused, and not changed", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      const newer = new DatabaseSync(filename)
+      newer.exec("INSERT INTO procyon_migrations (migration_id, name) VALUES (9, 'later')")
+      newer.exec("ALTER TABLE procyon_processes ADD COLUMN later TEXT")
+      newer.close()
+      assert.strictEqual(yield* problemOnOpening(filename), "Newer")
+      const after = new DatabaseSync(filename)
+      assert.strictEqual(after.prepare("SELECT count(*) AS n FROM procyon_processes").get()?.["n"], 1)
+      assert.strictEqual(after.prepare("SELECT count(*) AS n FROM procyon_migrations").get()?.["n"], 2)
+      after.close()
+    }).pipe(Effect.scoped))
+
+  it.live("is used without a word on stderr", () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      const { child, closed, complained, said } = yield* Effect.promise(() => run(directory, "ends", "written"))
+      yield* Effect.promise(() => closed)
+      assert.deepStrictEqual([child.exitCode, said(), complained()], [0, "written\n", ""])
+    }).pipe(Effect.scoped))
+})
