@@ -6,10 +6,9 @@ import {
   CommandSpec,
   ProcessLedgerMemory,
   ProcessRuntime,
-  type Settings,
   ShutdownBarrier
 } from "@procyon/runtime"
-import { child, RuntimeTest, type Script, ScriptedDriver, World } from "@procyon/testing"
+import { child, ScriptedDriver, World } from "@procyon/testing"
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -20,15 +19,9 @@ import { ChildProcess } from "effect/process"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
+import { law } from "./law.ts"
 
 const run = CommandSpec.make
-
-const law = <A, E>(
-  name: string,
-  children: Record<string, Script>,
-  body: Effect.Effect<A, E, RuntimeTest.Services | Scope.Scope>,
-  settings?: Partial<Settings.Settings>
-) => it.effect(name, () => Effect.provide(Effect.scoped(body), RuntimeTest.layer({ children, settings })))
 
 law(
   "run answers with status, exit, both streams apart and the receipt",

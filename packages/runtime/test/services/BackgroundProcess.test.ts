@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
-import { BackgroundProcess, CommandSpec, ProcessLedger, type Settings, ShutdownBarrier } from "@procyon/runtime"
-import { child, RuntimeTest, type Script, World } from "@procyon/testing"
+import { BackgroundProcess, CommandSpec, ProcessLedger, ShutdownBarrier } from "@procyon/runtime"
+import { child, RuntimeTest, World } from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -8,16 +8,9 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
+import { law } from "./law.ts"
 
 const run = CommandSpec.make
-
-/** A law on a fresh runtime in a fresh world. */
-const law = <A, E>(
-  name: string,
-  children: Record<string, Script>,
-  body: Effect.Effect<A, E, RuntimeTest.Services>,
-  settings?: Partial<Settings.Settings>
-) => it.effect(name, () => Effect.provide(body, RuntimeTest.layer({ children, settings })))
 
 const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
 

@@ -1,20 +1,14 @@
 import { assert, it } from "@effect/vitest"
-import { AppProcess, BackgroundProcess, CommandSpec, type Settings, ShutdownBarrier } from "@procyon/runtime"
-import { child, RuntimeTest, type Script, World } from "@procyon/testing"
+import { AppProcess, BackgroundProcess, CommandSpec, ShutdownBarrier } from "@procyon/runtime"
+import { child, RuntimeTest, World } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
+import { law } from "./law.ts"
 
 const run = CommandSpec.make
-
-const law = <A, E>(
-  name: string,
-  children: Record<string, Script>,
-  body: Effect.Effect<A, E, RuntimeTest.Services>,
-  settings?: Partial<Settings.Settings>
-) => it.effect(name, () => Effect.provide(body, RuntimeTest.layer({ children, settings })))
 
 const start = (owner: string, command: string, options?: BackgroundProcess.StartOptions) =>
   BackgroundProcess.Service.use((service) => service.of(owner).start(run(command), options))
