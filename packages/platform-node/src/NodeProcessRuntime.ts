@@ -26,6 +26,7 @@ export const layer: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.
   Layer.provide([NodeProcessDriver.layer, ProcessLedgerMemory.layer])
 )
 
+/** Where a durable runtime keeps its state. */
 export interface StateOptions {
   /** Where the state is: made with mode 0700, and refused when it is another user's or others may write to it. */
   readonly directory: string
@@ -58,6 +59,7 @@ export const layerBlobs = (
 ): Layer.Layer<BlobStore.Service, Layer.Error<ReturnType<typeof BlobStoreFileSystem.layer>>> =>
   BlobStoreFileSystem.layer(options).pipe(Layer.provide(NodeServices.layer))
 
+/** How the end of an application is told to whoever started this process. */
 export interface RunMainOptions<A, E> {
   /**
    * The exit code. `signal` is the one that ended the application, if one did. By default: 128 + n after signal n; else

@@ -48,6 +48,7 @@ export class OpenError extends Schema.TaggedError<OpenError>()("NodeSqliteOpenEr
   }
 }
 
+/** Which file, and how patient its client is. */
 export interface Options {
   /** The file. Its directory is made when it is missing. */
   readonly filename: string
@@ -86,6 +87,7 @@ export const make = (
     })
   })
 
+/** The client of `make`, closed with the layer. */
 export const layer = (options: Options): Layer.Layer<SqlClient.SqlClient, OpenError> =>
   Layer.effect(SqlClient.SqlClient, make(options)).pipe(Layer.provide(Reactivity.layer))
 

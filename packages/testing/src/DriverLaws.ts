@@ -70,6 +70,7 @@ export interface Programs {
   }>
 }
 
+/** What the laws need to know of the driver they are tried on. */
 export interface Options {
   /** `live`: real processes on the real clock. `virtual`: under a TestClock, which the laws move. */
   readonly clock: "live" | "virtual"

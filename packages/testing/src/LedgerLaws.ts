@@ -323,6 +323,7 @@ const laws: ReadonlyArray<Law> = [
   )
 ]
 
+/** Where the laws are tried. */
 export interface Options {
   /** Why these laws cannot be tried here, such as a server that is not there; `null` when they can. */
   readonly skipped?: string | null | undefined

@@ -20,6 +20,7 @@ import { World } from "./World.ts"
 /** What the layer provides. */
 export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service | World
 
+/** The children of the world, and what of the runtime differs from the ordinary. */
 export interface Options extends ScriptedDriver.Options {
   /** Wraps the scripted driver, to make it fail. */
   readonly driver?: Layer.Layer<ProcessDriver.Service, never, ProcessDriver.Service> | undefined

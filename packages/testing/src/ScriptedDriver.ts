@@ -22,6 +22,7 @@ import * as Quiescence from "./internal/Quiescence.ts"
 import { child, type Script } from "./Script.ts"
 import { World, type WorldService } from "./World.ts"
 
+/** What there is to run, and what the driver claims to see. */
 export interface Options {
   /**
    * Which script a command performs: by its executable as given, then by the executable's base name; for a shell script
@@ -32,6 +33,7 @@ export interface Options {
   readonly capabilities?: Partial<ProcessDriver.Capabilities> | undefined
 }
 
+/** The boot of every identity in a scripted world. */
 export const bootId = "scripted"
 
 /** Everything a platform can offer, on a platform of its own name. */

@@ -9,6 +9,7 @@ import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type { Script } from "./Script.ts"
 
+/** The world of one scripted driver. */
 export interface WorldService {
   /**
    * Everything the driver was asked to do, in order, one line each: the milliseconds, what, to whom, and the answer where
@@ -54,4 +55,5 @@ export interface WorldService {
   readonly advance: (duration: Duration.Input) => Effect.Effect<void>
 }
 
+/** The key of the world, given by `RuntimeTest.layer` and by `ScriptedDriver.layer`. */
 export class World extends Context.Service<World, WorldService>()("@procyon/testing/World") {}

@@ -35,10 +35,15 @@ export interface Options {
   readonly stopSignal?: string | undefined
 }
 
+/** What is run: an executable with its arguments, which no shell reads, or one script for a named shell. */
 export type Program =
   | { readonly _tag: "Exec"; readonly command: string; readonly args: ReadonlyArray<Word> }
   | { readonly _tag: "Shell"; readonly shell: string; readonly script: Word }
 
+/**
+ * What to run and in which surroundings: plain data, made by `make` or `shell` and checked by `resolve`. It holds
+ * secrets as they were given, so it is not for logs; `summary` and `display` are.
+ */
 export interface CommandSpec {
   readonly _tag: "CommandSpec"
   readonly program: Program
@@ -104,6 +109,7 @@ export interface Limits {
   readonly cwdBytes: number
 }
 
+/** Those of Linux with its usual 8 MiB stack: 128 KiB a string, 2 MiB in all, a path of 4 KiB. */
 export const defaultLimits: Limits = { stringBytes: 131_072, totalBytes: 2 * 1024 * 1024, cwdBytes: 4096 }
 
 /** The shell that runs a script when none is named. */
@@ -166,6 +172,7 @@ export interface Summary {
   readonly args: number
 }
 
+/** The summary of a command, bounded whatever the command is. Of no path it keeps more than the last segment. */
 export const summary = (self: CommandSpec): Summary => {
   const { program } = self
   const path = program._tag === "Exec" ? program.command : program.shell

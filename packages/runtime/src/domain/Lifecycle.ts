@@ -19,6 +19,7 @@ export interface EndRequest {
   readonly now: boolean
 }
 
+/** Where a process is, with what later decisions need to know of how it got there. Only `step` makes the next one. */
 export type State =
   /**
    * The driver has not answered. `asked`: it may have begun, so that a process may exist. `exit`: the leader's exit was
@@ -61,6 +62,7 @@ export type State =
   }
   | { readonly _tag: "Settled"; readonly cause: Cause; readonly exit: Exit | null }
 
+/** What happened: said by the driver, by a timer, by whoever owns the process, or as the answer to an action. */
 export type Event =
   /** The driver is being asked to start it: from here on a process may exist. */
   | { readonly _tag: "Asked" }
@@ -114,8 +116,10 @@ export type Action =
   | "Settle"
   | "ReportUnresolved"
 
+/** The next state, and what is to be done now. */
 export type Step = readonly [State, ReadonlyArray<Action>]
 
+/** Admitted; the driver has not been asked. */
 export const initial: State = { _tag: "Starting", asked: false, request: null, exit: null }
 
 const selfExit: Cause = { _tag: "SelfExit" }
@@ -291,6 +295,7 @@ const phases: { readonly [Tag in State["_tag"]]: Phase } = {
   Settled: "settled"
 }
 
+/** The phase a process is shown in. */
 export const phaseOf = (state: State): Phase => phases[state._tag]
 
 /** The durable status is a view of the state, written in this one place. */

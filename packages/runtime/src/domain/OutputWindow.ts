@@ -59,6 +59,10 @@ export interface Options {
   readonly protects: boolean
 }
 
+/**
+ * The beginning and the end of a stream, in memory that the writer fills directly. Offsets are absolute and in bytes.
+ * All of it is synchronous.
+ */
 export interface OutputWindow {
   /** Bytes committed so far: the offset of the next one. */
   readonly seen: number
@@ -131,6 +135,7 @@ const protectedSlices = 8
 
 const empty = new Uint8Array(0)
 
+/** An empty window. Memory grows with what is written, up to the limit and its slack. */
 export const make = (options: Options): OutputWindow => new Window(options)
 
 class Window implements OutputWindow {

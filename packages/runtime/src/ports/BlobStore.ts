@@ -29,6 +29,7 @@ export interface BlobWriter {
   readonly seal: (ref: string) => Effect.Effect<void, BlobError>
 }
 
+/** Content under references. Every error is a `BlobError`; interruption leaves no half of a blob that could be read. */
 export interface BlobStore {
   /** Opens a writer. `name` tells who writes (a process id): it names the temporary file, and only that. */
   readonly write: (name: string) => Effect.Effect<BlobWriter, BlobError, Scope.Scope>
@@ -46,5 +47,6 @@ export interface BlobStore {
   readonly remove: (ref: string) => Effect.Effect<boolean, BlobError>
 }
 
+/** Where output goes that memory would lose. Optional: without one nothing is spilled. */
 class BlobStoreService extends Context.Service<BlobStoreService, BlobStore>()("@procyon/runtime/BlobStore") {}
 export { BlobStoreService as Service }

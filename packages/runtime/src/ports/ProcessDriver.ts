@@ -79,6 +79,7 @@ export interface SpawnRequest {
   readonly onExit: (exit: Exit) => void
 }
 
+/** Which of a child's output streams. */
 export type StreamName = "stdout" | "stderr"
 
 /** A started leader. */
@@ -152,6 +153,7 @@ export interface Sha256 {
   readonly digest: () => string
 }
 
+/** What a platform implements. Only `spawn` can fail; everything else answers with what it found. */
 export interface ProcessDriver {
   readonly capabilities: Capabilities
   /**
@@ -177,9 +179,11 @@ export interface ProcessDriver {
     targets: { readonly members: ReadonlyArray<Member>; readonly groups?: ReadonlyArray<number> | undefined },
     signal: string
   ) => Effect.Effect<ReadonlyArray<SignalOutcome>>
+  /** A fresh hash, for one stream. */
   readonly sha256: () => Sha256
 }
 
+/** The driver of this platform. */
 class ProcessDriverService extends Context.Service<ProcessDriverService, ProcessDriver>()(
   "@procyon/runtime/ProcessDriver"
 ) {}

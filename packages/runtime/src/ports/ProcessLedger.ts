@@ -132,6 +132,7 @@ export interface ProcessLedger {
   readonly remove: (id: string, fence: number) => Effect.Effect<boolean, LedgerError>
 }
 
+/** Where the rows of jobs are. */
 class ProcessLedgerService extends Context.Service<ProcessLedgerService, ProcessLedger>()(
   "@procyon/runtime/ProcessLedger"
 ) {}

@@ -92,7 +92,9 @@ export class KillFailed extends Schema.TaggedError<KillFailed>()("KillFailed", {
  * closed, and then tells how it ended. A handle is never rebuilt.
  */
 export interface Handle {
+  /** Its name in this library; never a pid. */
   readonly id: string
+  /** The process as it is now. */
   readonly info: Effect.Effect<Info>
   /**
    * Stdout, or both streams where they are merged. What memory holds of it outlives scope and runtime; a blob is removed
@@ -131,6 +133,7 @@ export interface RunResult {
   readonly errorOutput: View
 }
 
+/** What an application asks for to run processes inside its own scopes. */
 export interface AppProcess {
   /**
    * Starts a process that the scope owns: closing it ends the tree, waits for the proof (bounded by grace and force
@@ -149,6 +152,7 @@ export interface AppProcess {
   readonly list: Effect.Effect<ReadonlyArray<Info>>
 }
 
+/** The foreground processes of the runtime. `ProcessRuntime.layer` gives it. */
 class AppProcessService extends Context.Service<AppProcessService, AppProcess>()("@procyon/runtime/AppProcess") {}
 export { AppProcessService as Service }
 

@@ -70,6 +70,7 @@ export interface Jobs {
    * there is a listed job or nothing.
    */
   readonly start: (command: CommandSpec.Input, options?: Admission.StartOptions) => Effect.Effect<Info, StartError>
+  /** The job as it is now. */
   readonly get: (id: string) => Effect.Effect<Info, ProcessNotFound>
   /** In creation order. */
   readonly list: Effect.Effect<ReadonlyArray<Info>>
@@ -81,6 +82,7 @@ export interface Jobs {
   readonly retrySpill: (id: string) => Effect.Effect<boolean, ProcessNotFound>
   /** Waits until the pipe has taken all of it. */
   readonly write: (id: string, data: string | Uint8Array) => Effect.Effect<void, ProcessNotFound | StdinClosed>
+  /** The child reads an end of file after what was written. What a full pipe does not take in time is dropped. */
   readonly closeStdin: (id: string) => Effect.Effect<void, ProcessNotFound>
   /** Waits until it is settled or reported as `kill_failed`. Interrupting a waiter does nothing to the job. */
   readonly wait: (id: string) => Effect.Effect<Info, ProcessNotFound>
@@ -115,7 +117,9 @@ export interface Jobs {
   readonly retire: Effect.Effect<void>
 }
 
+/** The jobs of all owners: for applications, which may name any. Plugins get `CurrentOwner`. */
 export interface BackgroundProcess {
+  /** The jobs of an owner. Makes nothing: asking twice gives views on the same jobs. */
   readonly of: (owner: string) => Jobs
   /** The jobs of an owner that lives as long as the scope: its end retires the owner. */
   readonly scoped: (owner: string) => Effect.Effect<Jobs, never, Scope.Scope>
@@ -130,6 +134,7 @@ export interface BackgroundProcess {
   readonly observe: (observer: (event: Event) => Effect.Effect<void>) => Effect.Effect<void, never, Scope.Scope>
 }
 
+/** The jobs of the runtime, of whatever owner. `ProcessRuntime.layer` gives it. */
 class BackgroundProcessService
   extends Context.Service<BackgroundProcessService, BackgroundProcess>()("@procyon/runtime/BackgroundProcess")
 {}

@@ -49,6 +49,7 @@ export interface Ended {
   readonly scope: "closed" | "failed" | "overran"
 }
 
+/** The running application, for whoever acts in it or replaces it. `S`: its services. `E`: why a build fails. */
 export interface Generation<out S, out E> {
   /**
    * The store of the running application, which says its number too. `NoApplication` once this is closed.

@@ -6,6 +6,10 @@ import { Exit, Status } from "../domain/Status.ts"
 
 const job = { id: Schema.String, owner: Schema.String }
 
+/**
+ * An event of a job. Of one that could not be ended, `KillFailed` tells so, and `Resolved` when it is shown to be gone
+ * later. `Adopted` is for jobs taken over from a runtime that is gone: nothing sends it yet.
+ */
 export const Event = Schema.TaggedUnion({
   Started: job,
   /** There was output since the last beat. */

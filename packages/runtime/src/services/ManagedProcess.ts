@@ -78,6 +78,7 @@ export interface ManagedProcess<out E = unknown, out R = unknown> {
 /** A class, or a refinement. */
 export type Guard<P> = (abstract new(...args: never) => P) | ((process: unknown) => process is P)
 
+/** The processes of one application, by id. */
 export interface ManagedProcessRegistry {
   /**
    * Reserves the id, starts the process, and keeps it. Fails with what its `start` fails with, after the reservation was
@@ -120,6 +121,7 @@ export interface ManagedProcessRegistry {
   readonly close: Effect.Effect<RuntimeStore.CloseReport>
 }
 
+/** The registry around this code. `layerShared` gives all plugins of a generation the same one. */
 class ManagedProcessRegistryService extends Context.Service<ManagedProcessRegistryService, ManagedProcessRegistry>()(
   "@procyon/runtime/ManagedProcess/Registry"
 ) {}

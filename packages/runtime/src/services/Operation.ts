@@ -40,11 +40,13 @@ export class OperationActive extends Schema.TaggedError<OperationActive>()("Oper
   }
 }
 
+/** The terms of one admission. */
 export interface AdmitOptions {
   /** How many of the kind the owner may have; 1 by default. Zero and infinite: no limit. Other than a count: a defect. */
   readonly limit?: number | undefined
 }
 
+/** Admission and lookup. Holds nothing but what is active. */
 export interface Operations {
   /**
    * Admits an operation until the scope ends; the look at what is active and the admission are one step. Ids are not used
@@ -59,6 +61,7 @@ export interface Operations {
   readonly active: (owner: string, kind?: string) => Effect.Effect<ReadonlyArray<Operation>>
 }
 
+/** Where operations are admitted. */
 class OperationService extends Context.Service<OperationService, Operations>()("@procyon/runtime/Operation") {}
 export { OperationService as Service }
 

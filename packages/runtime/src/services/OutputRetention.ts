@@ -71,8 +71,10 @@ export interface View {
   readonly followBytes: (options?: ReadOptions) => Stream.Stream<Page<Uint8Array>, BadCursor>
 }
 
+/** Where, and up to how many bytes, a stream spills; and how long it waits for the store. */
 export type SpillOptions = OutputSpill.Options
 
+/** What one stream is kept by. Sizes are bytes; not validated here, since `ProcessOptions` has done it. */
 export interface Options {
   /** Who writes, such as the process id. Names the temporary file and a partial blob. */
   readonly name: string
@@ -91,6 +93,7 @@ export interface Options {
   readonly preview?: number | undefined
 }
 
+/** One stream of a process, from its first byte to its last reader. A store that fails shows in `Metadata` only. */
 export interface OutputRetention {
   /** For the driver. Calls that come after the seal are taken and dropped. */
   readonly sink: OutputSink
@@ -127,6 +130,7 @@ const blobPage = 1024 * 1024
 /** Where bytes go that nobody wants any more. Never read. */
 const scrap = new Uint8Array(4096)
 
+/** An empty stream. It allocates with what comes, and starts nothing before there is something to spill. */
 export const make = (options: Options): OutputRetention => new Retention(options)
 
 class Retention implements OutputRetention, OutputSink {

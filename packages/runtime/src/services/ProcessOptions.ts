@@ -9,6 +9,7 @@ import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import { cut } from "../domain/Printable.ts"
 import type { Settings } from "./Settings.ts"
 
+/** What is kept of a process's output. Sizes are bytes; negative, fractional and NaN are refused. */
 export interface OutputOptions {
   /** Bytes of the beginning that are always kept, a stream. By default at most half of `limit`: the end is kept too. */
   readonly head?: number | undefined

@@ -28,6 +28,7 @@ export class NoApplication extends Schema.TaggedError<NoApplication>()("NoApplic
 /** A key, such as `RuntimeStore.key<Index>("@acme/search/Index")`. */
 export const key = <A>(name: string): Key<A> => ({ name })
 
+/** The instances of one application. */
 export interface RuntimeStore {
   /** The number of the generation it belongs to, from 1. */
   readonly generation: number
@@ -54,6 +55,7 @@ export interface RuntimeStore {
   readonly close: Effect.Effect<CloseReport>
 }
 
+/** The store around this code. `Generation` gives each of its applications one; `current` asks for it safely. */
 class RuntimeStoreService extends Context.Service<RuntimeStoreService, RuntimeStore>()(
   "@procyon/runtime/RuntimeStore"
 ) {}

@@ -12,6 +12,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { isWait } from "../domain/Bounds.ts"
 
+/** All of them. `layer` sets some and checks every one; read `Current` rather than passing them on. */
 export interface Settings {
   /** How long the driver may take to answer a start. Past it the start is withdrawn. */
   readonly startWindowMillis: number
@@ -29,6 +30,7 @@ export interface Settings {
   readonly spillWindowMillis: number
   /** The first interval between two probes of a tree that is ending; it doubles up to `pollMaxMillis`. */
   readonly pollMillis: number
+  /** The longest of those intervals. */
   readonly pollMaxMillis: number
   /** A look at the process table, a write to a ledger: past this bound it counts as failed. */
   readonly portWindowMillis: number
@@ -49,10 +51,13 @@ export interface Settings {
   readonly maxFailedStartRows: number
   /** Notices an owner. Past it the oldest become one counted summary. */
   readonly maxNoticesPerOwner: number
+  /** Last output in a notice; cut at a character border. */
   readonly noticeTailBytes: number
   /** Output kept in memory a stream, its head included. */
   readonly outputBytes: number
+  /** Of that, the beginning that always stays. */
   readonly outputHeadBytes: number
+  /** A preview: beginning and end together. */
   readonly previewBytes: number
   /** Output of finished processes kept in memory, a runtime. Past it the oldest shrink to their preview. */
   readonly finishedOutputBytes: number
@@ -60,12 +65,15 @@ export interface Settings {
   readonly spillBytes: number
   /** The longest deadline that is granted; `null`: any. */
   readonly deadlineCapMillis: number | null
+  /** Between two heartbeats of a job. */
   readonly heartbeatMillis: number
+  /** How long a row is held without a renewal. */
   readonly leaseMillis: number
   /** Events a subscriber may be behind before it misses some, and is told so. */
   readonly eventBuffer: number
 }
 
+/** What holds where nothing was set. */
 export const defaults: Settings = {
   startWindowMillis: 10_000,
   startAnswerMillis: 1_000,

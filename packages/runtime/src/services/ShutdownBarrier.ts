@@ -20,6 +20,7 @@ import * as ProcessHost from "./ProcessHost.ts"
 
 export { Phase, ShutdownReport, summarize } from "../domain/ShutdownPlan.ts"
 
+/** The end of a runtime: for applications that close it, and for services that have work to do when it closes. */
 export interface ShutdownBarrier {
   /**
    * Runs the barrier, or joins the one that runs; of a closed runtime it answers with the report it had. `now` skips what
@@ -27,6 +28,7 @@ export interface ShutdownBarrier {
    * the caller ends only its wait.
    */
   readonly shutdown: (mode?: ShutdownPlan.Mode) => Effect.Effect<ShutdownPlan.ShutdownReport>
+  /** How far it is: `open` until a shutdown is asked for. */
   readonly phase: Effect.Effect<ShutdownPlan.Phase>
   /** Waits for the report, and starts nothing. Answers after the layer is closed too. */
   readonly report: Effect.Effect<ShutdownPlan.ShutdownReport>
@@ -37,6 +39,7 @@ export interface ShutdownBarrier {
   readonly on: (phase: "draining" | "settling" | "workspaces", work: Effect.Effect<void>) => void
 }
 
+/** The barrier of the runtime. `ProcessRuntime.layer` gives it. */
 class ShutdownBarrierService extends Context.Service<ShutdownBarrierService, ShutdownBarrier>()(
   "@procyon/runtime/ShutdownBarrier"
 ) {}

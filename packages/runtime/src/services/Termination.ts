@@ -32,6 +32,7 @@ export interface Subject {
   readonly asked: Map<string, string>
 }
 
+/** The steps of an ending. Which comes when is decided by `Lifecycle`. None fails; a refused signal is an answer. */
 export interface Termination {
   /** A fresh look. */
   readonly look: (subject: Subject) => Effect.Effect<TreeLook>

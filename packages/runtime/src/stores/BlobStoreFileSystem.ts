@@ -22,6 +22,7 @@ import * as Stream from "effect/Stream"
 import * as BlobReferences from "../internal/BlobReferences.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 
+/** Where the files are, and how much they may take. */
 export interface Options {
   /** Made with mode 0700 when it is missing, and set to it when it is there. */
   readonly directory: string
@@ -54,6 +55,7 @@ export const make = (
     return store
   }).pipe(Effect.mapError(blobError("open")))
 
+/** The store of `make`. A directory is for one store only: a second drops the unfinished blobs of the first. */
 export const layer = (
   options: Options
 ): Layer.Layer<BlobStore.Service, BlobStore.BlobError, FileSystem.FileSystem | Path.Path> =>

@@ -13,6 +13,7 @@ import * as BlobStore from "../ports/BlobStore.ts"
 /** A store of its own, empty. */
 export const make: Effect.Effect<BlobStore.BlobStore> = Effect.sync(() => new MemoryStore())
 
+/** The store of `make`. */
 export const layer: Layer.Layer<BlobStore.Service> = Layer.effect(BlobStore.Service, make)
 
 class MemoryStore implements BlobStore.BlobStore {

@@ -40,6 +40,7 @@ export const make: Effect.Effect<ProcessLedger.ProcessLedger, ProcessLedger.Ledg
     return ledger(sql, renew, alone)
   })
 
+/** The ledger of `make`, in whatever database the client is connected to. */
 export const layer: Layer.Layer<ProcessLedger.Service, ProcessLedger.LedgerError, SqlClient.SqlClient> = Layer.effect(
   ProcessLedger.Service,
   make
