@@ -68,7 +68,8 @@ const maxTitle = 200
 const clamp = (asked: number | null, cap: number | null): number | null =>
   asked === null || cap === null ? asked : Math.min(asked, cap)
 
-const oneOf = <A extends string>(
+/** A choice, or its default. Without types anything may be given: what cannot be honoured is refused, never ignored. */
+export const oneOf = <A extends string>(
   where: string,
   value: A | undefined,
   allowed: ReadonlyArray<A>,

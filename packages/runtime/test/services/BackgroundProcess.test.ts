@@ -308,6 +308,43 @@ law(
 )
 
 law(
+  "a thousand jobs of an owner that ignore their stop cost one grace",
+  { server: child.ignores("SIGTERM") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    yield* Effect.forEach(Array.from({ length: 1000 }), () => jobs.start(run("server")), { discard: true })
+    assert.strictEqual((yield* world.alive).length, 1000)
+    const stop = yield* Effect.forkChild(jobs.stopAll, { startImmediately: true })
+    yield* world.advance("5 seconds")
+    const ended = yield* Fiber.join(stop)
+    assert.strictEqual(ended.length, 1000)
+    assert.isTrue(ended.every((info) => info.status === "cancelled" && info.receipt?.durationMillis === 5000))
+    assert.deepStrictEqual(yield* world.alive, [])
+  }),
+  // The clock of a test wakes them one by one, so that they share no look: seldom is enough.
+  { maxRunningPerOwner: 0, pollMillis: 2500, pollMaxMillis: 2500 }
+)
+
+law(
+  "a choice that is none is refused by place, and starts nothing",
+  { server: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    // Without types anything may be given.
+    const choices = { lifetime: "forever", onExisting: "replace" } as const
+    for (const where of ["lifetime", "onExisting"] as const) {
+      const start = jobs.start(run("server"), { [where]: choices[where] } as never)
+      const { reason } = yield* Effect.flip(start)
+      assert.deepStrictEqual(reason, new CommandSpec.InvalidCommand({ where, problem: "Unsupported" }))
+    }
+    assert.strictEqual(yield* world.spawned, 0)
+    assert.deepStrictEqual(yield* jobs.list, [])
+  })
+)
+
+law(
   "a scoped owner ends its session's jobs with its scope, refuses later starts, and leaves application jobs alone",
   { server: child },
   Effect.gen(function*() {

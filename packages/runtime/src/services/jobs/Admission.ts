@@ -7,7 +7,7 @@ import type { Lifetime } from "../../ports/ProcessLedger.ts"
 import { RuntimeClosed } from "../AppProcess.ts"
 import type { ProcessHost } from "../ProcessHost.ts"
 import type * as ProcessOptions from "../ProcessOptions.ts"
-import { resolve as resolveOptions } from "../ProcessOptions.ts"
+import { oneOf, resolve as resolveOptions } from "../ProcessOptions.ts"
 import { DetachedUnsupported, OwnerRetired, ProcessAlreadyExists, StartError, TooManyJobs } from "./JobErrors.ts"
 import { Job, type Owner, type Owners } from "./Owners.ts"
 
@@ -53,13 +53,20 @@ export const make = (host: Pick<ProcessHost, "admit" | "settings">, owners: Owne
       const command = yield* Result.mapError(CommandSpec.resolve(input), refused("command"))
       const because = refused(CommandSpec.summary(command).name)
       const policy = yield* Result.mapError(resolveOptions(command, options, settings, "merged"), because)
-      const lifetime = options.lifetime ?? "session"
+      const lifetime = yield* Result.mapError(
+        oneOf<Lifetime>("lifetime", options.lifetime, ["session", "application", "detached"], "session"),
+        because
+      )
+      const onExisting = yield* Result.mapError(
+        oneOf("onExisting", options.onExisting, ["fail", "join"], "fail"),
+        because
+      )
       if (lifetime === "detached") return yield* Result.fail(because(new DetachedUnsupported()))
       if (retired.has(name)) return yield* Result.fail(because(new OwnerRetired()))
       const known = owners.known(name)
       const existing = options.name === undefined ? undefined : known?.named(options.name)
       if (known !== undefined && existing !== undefined) {
-        return options.onExisting === "join"
+        return onExisting === "join"
           ? { owner: known, job: existing, joined: true }
           : yield* Result.fail(because(new ProcessAlreadyExists({ id: existing.process.id })))
       }
