@@ -335,7 +335,7 @@ law(
     // Without types anything may be given.
     const choices = { lifetime: "forever", onExisting: "replace" } as const
     for (const where of ["lifetime", "onExisting"] as const) {
-      const start = jobs.start(run("server"), { [where]: choices[where] } as never)
+      const start = jobs.start(run("server"), { [where]: choices[where] })
       const { reason } = yield* Effect.flip(start)
       assert.deepStrictEqual(reason, new CommandSpec.InvalidCommand({ where, problem: "Unsupported" }))
     }
