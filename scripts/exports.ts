@@ -1,5 +1,5 @@
 // Checks the packages' manifests: what `exports` names exists, what is published mirrors it, and every store or edge can be
-// reached by a flat subpath, since those are not in the barrel.
+// reached by a flat subpath, since those are not in the barrel. What is a part of a module is closed to the outside.
 import { existsSync, globSync, readFileSync } from "node:fs"
 import { basename } from "node:path"
 
@@ -26,6 +26,10 @@ for (const folder of globSync("packages/*")) {
   }
   if (JSON.stringify(expected) !== JSON.stringify(publishConfig.exports)) {
     problems.push(`${folder}: publishConfig.exports has to be ${JSON.stringify(expected, undefined, 2)}`)
+  }
+  for (const part of globSync("src/{internal,*/*/}", { cwd: folder })) {
+    const subpath = `./${part.replace(/^src\//, "").replace(/\/$/, "")}/*`
+    if (exports[subpath] !== null) problems.push(`${folder}: "${subpath}" has to be null: it is a part of something`)
   }
   const barrel = readFileSync(`${folder}/src/index.ts`, "utf8")
   for (const file of globSync("src/{stores,edges}/*.ts", { cwd: folder })) {
