@@ -18,6 +18,7 @@ import { spanned } from "../internal/Spanned.ts"
 import { SpawnFailed } from "../ports/ProcessDriver.ts"
 import { retentionsOf } from "./host/Core.ts"
 import { type OwnedProcess, receiptOf as currentReceipt } from "./host/OwnedProcess.ts"
+import { StdinClosed, writeAll } from "./host/Stdin.ts"
 import type { View } from "./OutputRetention.ts"
 import * as ProcessHost from "./ProcessHost.ts"
 import { Info, infoOf, stderrOf } from "./ProcessInfo.ts"
@@ -25,7 +26,7 @@ import type * as ProcessOptions from "./ProcessOptions.ts"
 import { resolve as resolveOptions } from "./ProcessOptions.ts"
 import * as ShutdownBarrier from "./ShutdownBarrier.ts"
 
-export { Info }
+export { Info, StdinClosed }
 export type { Page, ReadOptions, View } from "./OutputRetention.ts"
 export type { Options, OutputOptions } from "./ProcessOptions.ts"
 
@@ -53,16 +54,6 @@ export class SpawnError extends Schema.TaggedError<SpawnError>()("SpawnError", {
 }) {
   override get message(): string {
     return `${this.command}: ${this.reason.message}`
-  }
-}
-
-/** Stdin took only `accepted` of the bytes: the child has gone, has closed it, or it was closed or never open. */
-export class StdinClosed extends Schema.TaggedError<StdinClosed>()("StdinClosed", {
-  id: Schema.String,
-  accepted: Schema.Natural
-}) {
-  override get message(): string {
-    return `stdin of ${this.id} is closed`
   }
 }
 
@@ -156,8 +147,6 @@ export interface AppProcess {
 class AppProcessService extends Context.Service<AppProcessService, AppProcess>()("@procyon/runtime/AppProcess") {}
 export { AppProcessService as Service }
 
-const encoder = new TextEncoder()
-
 /** Waits until the process has ended or is reported as `kill_failed`, and tells the receipt. */
 const receiptOf = (host: ProcessHost.ProcessHost, process: OwnedProcess): Effect.Effect<Status.TerminationResult> =>
   Effect.map(Deferred.await(process.ended), () => process.receipt ?? currentReceipt(process, host.timers.now()))
@@ -215,20 +204,6 @@ class ProcessHandle implements Handle {
     return terminate(this.#host, this.#process, { _tag: "Stop", by: "owner" }, options?.now ?? false)
   }
 }
-
-/** @internal Writes all of it or says how much was taken. */
-export const writeAll = (
-  host: ProcessHost.ProcessHost,
-  process: OwnedProcess,
-  data: string | Uint8Array
-): Effect.Effect<void, StdinClosed> =>
-  Effect.suspend(() => {
-    const bytes = typeof data === "string" ? encoder.encode(data) : data
-    return Effect.flatMap(host.write(process, bytes), (accepted) =>
-      accepted === bytes.length && !(bytes.length === 0 && process.stdinClosed)
-        ? Effect.void
-        : Effect.fail(new StdinClosed({ id: process.id, accepted })))
-  })
 
 const unnamed = "command"
 

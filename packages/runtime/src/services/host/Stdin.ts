@@ -5,12 +5,23 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import { within } from "../../internal/Within.ts"
 import type { Child } from "../../ports/ProcessDriver.ts"
 import type { Core } from "./Core.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
+
+/** Stdin took only `accepted` of the bytes: the child has gone, has closed it, or it was closed or never open. */
+export class StdinClosed extends Schema.TaggedError<StdinClosed>()("StdinClosed", {
+  id: Schema.String,
+  accepted: Schema.Natural
+}) {
+  override get message(): string {
+    return `stdin of ${this.id} is closed`
+  }
+}
 
 export interface Stdin {
   /** How many of the bytes its stdin took. Waits for a start in progress, and for the pipe. */
@@ -82,3 +93,19 @@ export const make = (core: Core): Stdin => {
     }
   }
 }
+
+const encoder = new TextEncoder()
+
+/** Writes all of it, or says how much of it was taken. */
+export const writeAll = (
+  stdin: Pick<Stdin, "write">,
+  process: OwnedProcess,
+  data: string | Uint8Array
+): Effect.Effect<void, StdinClosed> =>
+  Effect.suspend(() => {
+    const bytes = typeof data === "string" ? encoder.encode(data) : data
+    return Effect.flatMap(stdin.write(process, bytes), (accepted) =>
+      accepted === bytes.length && !(bytes.length === 0 && process.stdinClosed)
+        ? Effect.void
+        : Effect.fail(new StdinClosed({ id: process.id, accepted })))
+  })
