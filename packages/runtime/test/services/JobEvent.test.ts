@@ -47,5 +47,8 @@ law(
 )
 
 it.prop("every event that may be told goes through JSON and back", [BackgroundProcess.Event], ([given]) => {
-  assert.deepStrictEqual(throughJson(BackgroundProcess.Event, given), given)
+  // JSON has one zero, and a number may be the other.
+  const once = throughJson(BackgroundProcess.Event, given)
+  assert.strictEqual(JSON.stringify(once), JSON.stringify(given))
+  assert.deepStrictEqual(throughJson(BackgroundProcess.Event, once), once)
 })
