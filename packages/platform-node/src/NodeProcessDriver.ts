@@ -18,7 +18,7 @@ import * as FifoPool from "./internal/fifoPool.ts"
 import * as Forest from "./internal/forest.ts"
 import * as Leader from "./internal/leader.ts"
 import * as Look from "./internal/look.ts"
-import { linux, type ProcessTable, readBootId, tryReadStat } from "./internal/processTable.ts"
+import { isDead, linux, type ProcessTable, readBootId, tryReadStat } from "./internal/processTable.ts"
 import * as PsTable from "./internal/psTable.ts"
 import * as Signals from "./internal/signals.ts"
 import * as StartQueue from "./internal/startQueue.ts"
@@ -42,7 +42,8 @@ const capabilitiesOf = (bootId: string | null, table: ProcessTable | null): Proc
     sessions: table === linux || (table !== null && PsTable.hasSessions),
     marker: table === linux,
     wholeTree: seesAll ? "verified" : isWindows ? "none" : "group-only",
-    pty: false
+    pty: false,
+    detached: false
   }
 }
 
@@ -111,11 +112,28 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
           : Effect.callback((resume) => leader.stdin.close(() => resume(Effect.void))),
       resume: (stream) => leader.outputs[stream].resume(),
       drain: (stream) => leader.outputs[stream].drain(),
+      finish: Effect.void,
       release: Effect.sync(() => {
         if (!open.delete(leader)) return
         leader.release()
         forest.fell(tree)
       })
+    }
+  }
+
+  /** What nobody but a look can tell of: the exit was another's to collect. */
+  const attach = ({ identity, onExit, stderr, stdout }: ProcessDriver.AttachRequest): ProcessDriver.Child => {
+    stdout.end()
+    if (stderr !== "merged") stderr.end()
+    const forget = forest.watch(identity, () => onExit({ code: null, signal: null }))
+    return {
+      identity,
+      write: () => Effect.succeed(0),
+      closeStdin: () => Effect.void,
+      resume: () => {},
+      drain: () => "ended",
+      finish: Effect.void,
+      release: Effect.sync(forget)
     }
   }
 
@@ -173,6 +191,10 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
           return starting.undo
         })
       }),
+    self: selfOf(bootId, table ?? linux),
+    probe: (identity) => Effect.sync(() => probe(identity, bootId, table ?? linux)),
+    attach: (request) => Effect.sync(() => attach(request)),
+    detachedFiles: null,
     look,
     occupied: (root) => {
       const tree = forest.find(root)
@@ -195,6 +217,23 @@ type Answer = Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed>
 interface Starting {
   readonly await: (resume: (answer: Answer) => void) => void
   readonly undo: Effect.Effect<void>
+}
+
+const selfOf = (bootId: string | null, table: ProcessTable): Identity | null => {
+  const stat = bootId === null ? null : tryReadStat(process.pid, table)
+  return bootId === null || stat === null
+    ? null
+    : { pid: process.pid, startedAt: stat.startedAt, bootId, marker: "" }
+}
+
+const probe = (identity: Identity, bootId: string | null, table: ProcessTable): ProcessDriver.Vitality => {
+  if (bootId === null || identity.bootId !== bootId) return "unknown"
+  try {
+    const stat = table.readStat(identity.pid)
+    return stat === null || isDead(stat) || stat.startedAt !== identity.startedAt ? "gone" : "alive"
+  } catch {
+    return "unknown"
+  }
 }
 
 const isWindows = process.platform === "win32"

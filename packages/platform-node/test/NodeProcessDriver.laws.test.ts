@@ -28,7 +28,8 @@ DriverLaws.driverLaws("NodeProcessDriver", NodeProcessDriver.layer, {
     sessions: true,
     marker: true,
     wholeTree: "verified",
-    pty: false
+    pty: false,
+    detached: false
   },
   programs: {
     waits: make("sleep", ["300"]),

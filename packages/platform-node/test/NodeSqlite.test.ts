@@ -78,6 +78,7 @@ LedgerLaws.ledgerLaws(
       ): Effect.Effect<A, ProcessLedger.LedgerError> =>
         Effect.catchTag(Effect.scoped(withLedger(filename, use)), "NodeSqliteOpenError", Effect.die)
       return {
+        durable: true,
         insert: (row) => anew((ledger) => ledger.insert(row)),
         transition: (id, expected, changes) => anew((ledger) => ledger.transition(id, expected, changes)),
         renew: (renewals) => anew((ledger) => ledger.renew(renewals)),

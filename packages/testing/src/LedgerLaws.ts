@@ -27,6 +27,15 @@ export const row = (id: string, change: Partial<LedgerRow> = {}): LedgerRow => (
   status: "running",
   command: { name: "sleep", args: 1, digest: "9f2c" },
   title: "dev server",
+  name: "dev",
+  policy: {
+    stopSignal: "SIGTERM",
+    graceMillis: 5000,
+    forceWindowMillis: 3000,
+    idleDeadlineMillis: null,
+    capBytes: 0,
+    leftovers: "end"
+  },
   identity,
   startedAt: 1_800_000_000_000,
   endedAt: null,
@@ -35,15 +44,29 @@ export const row = (id: string, change: Partial<LedgerRow> = {}): LedgerRow => (
   fence: 1,
   leaseUntil: 1_800_000_030_000,
   counters: { bytesSeen: 0 },
-  blob: null,
-  workspace: "/tmp/w",
+  output: null,
+  workspace: "w-1",
   termination: null,
+  offered: null,
+  told: null,
   ...change
 })
 
+const stream: ProcessLedger.StoredStream = {
+  bytesSeen: 10_485_760,
+  truncated: true,
+  drained: true,
+  sha256: "9f2c",
+  blob: null,
+  spilledBytes: 10_485_760,
+  gap: { from: 0, to: 1 }
+}
+
 const ended: Partial<LedgerRow> = {
   endedAt: 1_800_000_005_000,
-  blob: "sha256-9f2c",
+  output: { stdout: { ...stream, blob: "sha256-9f2c" }, stderr: stream },
+  offered: "cancelled",
+  told: "cancelled",
   termination: {
     status: "cancelled",
     cause: { _tag: "Stop", by: "owner" },
@@ -186,9 +209,9 @@ const laws: ReadonlyArray<Law> = [
   law(
     "a settled row can still let go of its blob",
     Effect.fnUntraced(function*(ledger) {
-      yield* ledger.insert(row("a", { status: "error", blob: "ref" }))
-      assert.isTrue(yield* ledger.transition("a", { fence: 1, status: "error" }, { status: "error", blob: null }))
-      assert.isNull((yield* ledger.get("a"))?.blob)
+      yield* ledger.insert(row("a", { status: "error", output: { stdout: { ...stream, blob: "ref" }, stderr: null } }))
+      assert.isTrue(yield* ledger.transition("a", { fence: 1, status: "error" }, { status: "error", output: null }))
+      assert.isNull((yield* ledger.get("a"))?.output)
     })
   ),
   law(

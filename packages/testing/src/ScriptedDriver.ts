@@ -43,8 +43,12 @@ export const capabilities: ProcessDriver.Capabilities = {
   sessions: true,
   marker: true,
   wholeTree: "verified",
-  pty: false
+  pty: false,
+  detached: false
 }
+
+/** The application itself, which is no process of the scripted table, and always alive. */
+export const self: Identity = { pid: 2, startedAt: 1, bootId, marker: "" }
 
 /** The driver and the world around it. A function on purpose: each call is a fresh world, so each test has its own. */
 export const layer = (options: Options): Layer.Layer<ProcessDriver.Service | World> =>
@@ -66,6 +70,10 @@ export const layer = (options: Options): Layer.Layer<ProcessDriver.Service | Wor
 const portOf = (driver: ScriptedDriver): ProcessDriver.ProcessDriver => ({
   capabilities: driver.capabilities,
   spawn: (request) => driver.spawn(request),
+  self,
+  attach: (request) => driver.attach(request),
+  probe: (identity) => driver.probe(identity),
+  detachedFiles: null,
   look: (roots) => driver.look(roots),
   occupied: (root) => driver.occupied(root),
   signal: (root, targets, signal) => driver.signal(root, targets, signal),
@@ -153,6 +161,8 @@ class ScriptedDriver {
   readonly #machine: Machine
   readonly #options: Options
   readonly #records = new Map<string, TreeRecord>()
+  /** Whom to tell when a leader that another runtime has started is gone. */
+  readonly #watchers = new Map<string, () => void>()
 
   constructor(machine: Machine, options: Options) {
     this.#machine = machine
@@ -185,8 +195,48 @@ class ScriptedDriver {
       yield* Effect.yieldNow
       const complete = this.capabilities.processTable && this.blindLooks === 0
       if (this.blindLooks > 0) this.blindLooks--
-      return roots.map((root) => complete ? this.#lookAt(root) : unseen(root))
+      const looks = roots.map((root) => complete ? this.#lookAt(root) : unseen(root))
+      for (const look of looks) this.#tellGone(look)
+      return looks
     })
+  }
+
+  attach(request: ProcessDriver.AttachRequest): Effect.Effect<ProcessDriver.Child> {
+    return Effect.sync(() => {
+      const { identity, onExit, stderr, stdout } = request
+      this.log("attach", this.#machine.table.get(identity.pid)?.label ?? "nobody")
+      stdout.end()
+      if (stderr !== "merged") stderr.end()
+      this.#watchers.set(recordKey(identity), () => onExit({ code: null, signal: null }))
+      return {
+        identity,
+        write: () => Effect.succeed(0),
+        closeStdin: () => Effect.void,
+        resume: () => {},
+        drain: () => "ended" as const,
+        finish: Effect.void,
+        release: Effect.sync(() => {
+          this.#watchers.delete(recordKey(identity))
+          this.#records.delete(recordKey(identity))
+        })
+      }
+    })
+  }
+
+  probe(identity: Identity): Effect.Effect<ProcessDriver.Vitality> {
+    return Effect.sync(() => {
+      if (identity.bootId !== bootId) return "unknown"
+      if (identity.pid === self.pid) return identity.startedAt === self.startedAt ? "alive" : "gone"
+      const process = this.#machine.table.get(identity.pid)
+      return process?.alive === true && process.startedAt === identity.startedAt ? "alive" : "gone"
+    })
+  }
+
+  #tellGone({ complete, leader, root }: ProcessDriver.TreeLook): void {
+    const tell = this.#watchers.get(recordKey(root))
+    if (tell === undefined || leader === "alive" || !complete) return
+    this.#watchers.delete(recordKey(root))
+    tell()
   }
 
   occupied(root: Identity): boolean {
@@ -441,6 +491,10 @@ class ScriptedChild implements ProcessDriver.Child {
 
   drain(stream: ProcessDriver.StreamName): "empty" | "ended" | "bound" | "paused" {
     return this.leader.outputs[stream]?.drain() ?? "ended"
+  }
+
+  get finish(): Effect.Effect<void> {
+    return Effect.void
   }
 
   get release(): Effect.Effect<void> {

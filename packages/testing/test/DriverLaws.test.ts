@@ -257,6 +257,7 @@ const withChild = (
       closeStdin: (options) => child.closeStdin(options),
       resume: (stream) => child.resume(stream),
       drain: (stream) => child.drain(stream),
+      finish: child.finish,
       release: child.release,
       ...change(child)
     }))

@@ -57,6 +57,11 @@ export interface Forest {
   readonly find: (root: Identity) => Tree | undefined
   /** Records a root of this boot that is not known yet, from its identity alone. */
   readonly adopt: (root: Identity) => void
+  /**
+   * Records a root as `adopt` does, until the answer is called, and calls `onGone` once: when a judgement first finds its
+   * leader gone. A root of another boot is gone at the first that is asked for it.
+   */
+  readonly watch: (root: Identity, onGone: () => void) => () => void
   /** Asks those whom no record names for their markers, in slices, so that `judge` finds the answers. Calls back once. */
   readonly ask: (reading: Reading, done: () => void) => void
   /** What a reading says of every tree. The answers are for the roots given, in order. */
@@ -73,15 +78,18 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
   const trees = new Map<string, Tree>()
   const strangers = new Map<number, Stranger>()
 
-  const record = (root: Identity, adopted: boolean): Tree => {
+  /** Whom to tell when a leader that somebody else has started is gone, by marker. */
+  const watchers = new Map<string, () => void>()
+
+  const record = (root: Identity, is: { readonly ours: boolean; readonly adopted: boolean }): Tree => {
     const tree: Tree = {
       root,
       members: new Map(),
       sessions: new Map(),
       groups: new Map(),
-      unreapedChild: !adopted,
+      unreapedChild: is.ours,
       reapedAt: null,
-      adopted
+      adopted: is.adopted
     }
     trees.set(root.marker, tree)
     return tree
@@ -89,7 +97,7 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
 
   return {
     plant(root) {
-      const tree = record(root, false)
+      const tree = record(root, { ours: true, adopted: false })
       const seenAt = performance.now()
       tree.members.set(root.pid, root.startedAt)
       tree.sessions.set(root.pid, { startedAt: root.startedAt, seenAt })
@@ -112,7 +120,15 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
     find: (root) => trees.get(root.marker),
     adopt(root) {
       if (root.bootId !== bootId || trees.has(root.marker)) return
-      record(root, true)
+      record(root, { ours: false, adopted: true })
+    },
+    watch(root, onGone) {
+      watchers.set(root.marker, onGone)
+      if (root.bootId === bootId) record(root, { ours: false, adopted: false })
+      return () => {
+        watchers.delete(root.marker)
+        trees.delete(root.marker)
+      }
     },
     ask(reading, done) {
       const sessions = new Set<number>()
@@ -128,14 +144,24 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
     },
     judge(reading, roots) {
       const found = classify(reading, [...trees.values()], strangers, table)
-      return roots.map((root) => {
+      const lookAt = (root: Identity): TreeLook => {
         const tree = trees.get(root.marker)
         if (tree === undefined) return { root, leader: "gone", members: [], occupied: [], complete: reading.complete }
         const look = describe(tree, reading.complete || bootId === null, found)
         const isOver = look.leader === "gone" && look.members.length === 0 && look.occupied.length === 0
         if (tree.adopted && isOver && look.complete) trees.delete(root.marker)
         return look
-      })
+      }
+      const tell = ({ complete, leader, root }: TreeLook): void => {
+        const onGone = watchers.get(root.marker)
+        // A reading that broke off has not seen everybody.
+        if (onGone === undefined || leader === "alive" || !complete) return
+        watchers.delete(root.marker)
+        onGone()
+      }
+      const looks = roots.map(lookAt)
+      for (const look of looks) tell(look)
+      return looks
     }
   }
 }

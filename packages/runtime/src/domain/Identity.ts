@@ -29,3 +29,12 @@ export const markerPrefix = "PROCYON_MARK_"
 export const same = (self: Identity, that: Identity): boolean =>
   self.pid === that.pid && self.startedAt === that.startedAt && self.bootId === that.bootId &&
   self.marker === that.marker
+
+/**
+ * The identity of a start that nobody has answered yet: no pid, only the marker by which whoever was started can be
+ * found.
+ */
+export const unborn = (bootId: string, marker: string): Identity => ({ pid: 0, startedAt: 0, bootId, marker })
+
+/** Whether it is one of a start that nobody has answered. */
+export const isUnborn = (self: Identity): boolean => self.pid === 0

@@ -43,6 +43,7 @@ export class SpawnFailed extends Schema.TaggedError<SpawnFailed>()("SpawnFailed"
  * - `processTable`: it can read who is alive, with parents and start times.
  * - `sessions`, `marker`: it finds members that left the group by their session, by the inherited marker.
  * - `wholeTree`: how far a look reaches.
+ * - `detached`: it can start processes that outlive this application, and find their output and exit again.
  */
 export interface Capabilities {
   readonly platform: string
@@ -51,6 +52,22 @@ export interface Capabilities {
   readonly marker: boolean
   readonly wholeTree: WholeTree
   readonly pty: boolean
+  readonly detached: boolean
+}
+
+/**
+ * How a process is started that is to outlive this application: its output goes to files, and its exit into another one,
+ * all named by `name`, so that a later runtime finds them. Its stdin is empty.
+ */
+export interface Detached {
+  /** A `ProcessId`, and nobody else's. */
+  readonly name: string
+  /** When its tree is ended with no application alive, in epoch milliseconds; `null`: never. */
+  readonly deadlineAt: number | null
+  /** After how many bytes of one stream its tree is ended with no application alive; 0: never. */
+  readonly capBytes: number
+  /** From SIGTERM to SIGKILL then. */
+  readonly graceMillis: number
 }
 
 /**
@@ -77,6 +94,26 @@ export interface SpawnRequest {
    * committed (unless a sink had paused its stream).
    */
   readonly onExit: (exit: Exit) => void
+  /** Left out: it ends at the latest with this application's driver, as far as a driver can see to that. */
+  readonly detached?: Detached | undefined
+}
+
+/**
+ * A leader that another runtime has started, found again by its identity. `identity.pid` is 0 for a start that nobody
+ * has answered (see `Identity.unborn`): then its tree is whoever carries the marker.
+ */
+export interface AttachRequest {
+  readonly identity: Identity
+  /** The name of its files, if it was started as detached. */
+  readonly detached: string | null
+  /** Output from its first byte on; ends at once where there are no files. */
+  readonly stdout: OutputSink
+  readonly stderr: OutputSink | "merged"
+  /**
+   * Called once, when a look or a file first tells that the leader is gone: with its recorded exit, or with the unknown
+   * one. Never before what it wrote to its files has been committed (unless a sink had paused its stream).
+   */
+  readonly onExit: (exit: Exit) => void
 }
 
 /** Which of a child's output streams. */
@@ -99,9 +136,33 @@ export interface Child {
    * paused it.
    */
   readonly drain: (stream: StreamName) => "empty" | "ended" | "bound" | "paused"
-  /** Lets go of pipes, listeners and what was recorded of the tree. Touches no process. Idempotent. */
+  /**
+   * Nobody of the tree is left to write: a stream that is read from a file ends now, after what is in it. Does nothing
+   * where the end of a pipe tells the same.
+   */
+  readonly finish: Effect.Effect<void>
+  /** Lets go of pipes, listeners and what was recorded of the tree. Touches no process and no file. Idempotent. */
   readonly release: Effect.Effect<void>
 }
+
+/** The files of detached processes, by name: also of those that have long ended. */
+export interface DetachedFiles {
+  /** Bytes from `offset` on, at most `limit`; empty past the end, `null` when there is no such file or it cannot be read. */
+  readonly read: (
+    name: string,
+    stream: StreamName,
+    offset: number,
+    limit: number
+  ) => Effect.Effect<Uint8Array | null>
+  /** Removes them for good. Nothing else is touched; a name without files is no error. `false`: some are still there. */
+  readonly remove: (name: string) => Effect.Effect<boolean>
+}
+
+/**
+ * Whether one process lives. `gone`: no such pid on this boot, another start time, or a zombie. `unknown`: the identity is
+ * of another boot or machine, or the table could not be read.
+ */
+export type Vitality = "alive" | "gone" | "unknown"
 
 /** A living member of a tree. Zombies are dead, and never listed. */
 export interface Member {
@@ -156,11 +217,22 @@ export interface Sha256 {
 /** What a platform implements. Only `spawn` can fail; everything else answers with what it found. */
 export interface ProcessDriver {
   readonly capabilities: Capabilities
+  /** This application's own process, with an empty marker: who holds a row. `null` where the platform cannot tell. */
+  readonly self: Identity | null
   /**
    * Starts a leader in a session of its own, with `marker` set in its environment under every environment policy. When
    * interrupted, either nothing was started, or the driver has ended what was: an interrupted start leaves no process.
    */
   readonly spawn: (request: SpawnRequest) => Effect.Effect<Child, SpawnFailed>
+  /**
+   * Takes a leader in that another runtime has started: it is looked at and signalled as one of our own. Starts nothing
+   * and never fails: one that is gone is told by `onExit`.
+   */
+  readonly attach: (request: AttachRequest) => Effect.Effect<Child>
+  /** Reads one process, and none of its tree; the marker is not asked for. */
+  readonly probe: (identity: Identity) => Effect.Effect<Vitality>
+  /** `null`: detached processes cannot be started, which `capabilities` says too. */
+  readonly detachedFiles: DetachedFiles | null
   /**
    * One fresh look at the process table, begun after it was asked for, answering for every root in order. Records whom
    * it found, so that members are still known when their parents are gone. A root the driver has not seen before is

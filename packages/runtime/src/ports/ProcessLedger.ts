@@ -43,17 +43,51 @@ export const CommandSummary = Schema.Struct({
 export interface CommandSummary extends Schema.Schema.Type<typeof CommandSummary> {}
 
 /**
+ * What is known of one stream of output, as far as it outlives the process: counts, the hash of everything seen once it
+ * was sealed, and the reference of the blob that holds it. `gap`: what a partial blob lacks.
+ */
+export const StoredStream = Schema.Struct({
+  bytesSeen: Schema.Natural,
+  truncated: Schema.Boolean,
+  drained: Schema.Boolean,
+  sha256: Schema.NullOr(Schema.String),
+  blob: Schema.NullOr(Schema.String),
+  spilledBytes: Schema.Natural,
+  gap: Schema.NullOr(Schema.Struct({ from: Schema.Natural, to: Schema.Natural }))
+})
+export interface StoredStream extends Schema.Schema.Type<typeof StoredStream> {}
+
+/** Both streams. `stderr: null`: merged into `stdout`. */
+export const StoredOutput = Schema.Struct({ stdout: StoredStream, stderr: Schema.NullOr(StoredStream) })
+export interface StoredOutput extends Schema.Schema.Type<typeof StoredOutput> {}
+
+/** What another runtime has to know to end a process as its starter would have. Milliseconds and bytes. */
+export const StoredPolicy = Schema.Struct({
+  stopSignal: Schema.String,
+  graceMillis: Schema.Finite,
+  forceWindowMillis: Schema.Finite,
+  idleDeadlineMillis: Schema.NullOr(Schema.Finite),
+  capBytes: Schema.Natural,
+  leftovers: Schema.Literals(["end", "keep"])
+})
+export interface StoredPolicy extends Schema.Schema.Type<typeof StoredPolicy> {}
+
+/**
  * One process. All times are epoch milliseconds of the wall clock.
  *
- * - `title`: its caller's own words for it.
- * - `identity`: `null` until the driver has answered; a row that is left so may or may not have a process.
+ * - `title`: its caller's own words for it. `name`: its caller's handle for it.
+ * - `identity`: without a pid until the driver has answered (`Identity.unborn`): a row that is left so may or may not have
+ *   a process. `null` where not even the boot is known.
  * - `deadlineAt`: when it is to be ended, `null` for never. Rechecked after a restart.
  * - `holder`, `fence`, `leaseUntil`: the runtime that acts for it, until when, and the number that grows each time
  *   another one takes over. Writes with an older number change nothing. `holder` is `null` where the runtime's own
  *   identity is not known; its lease then ends by expiry only.
  * - `counters`: as of the last renewal, so a lower bound.
- * - `blob`: reference of the complete output. `workspace`: the exact directory to be removed after its settlement.
+ * - `output`: its streams, as of the settlement; before it, whether they are merged. `workspace`: the id of the workspace
+ *   it works in. `policy`: `null` for defaults.
  * - `termination`: its receipt.
+ * - `offered`, `told`: the last status whose notice was handed to its owner, and the last that the owner has taken. A
+ *   notice that was offered and not taken may or may not have been seen.
  */
 export const LedgerRow = Schema.Struct({
   id: Schema.String,
@@ -62,6 +96,8 @@ export const LedgerRow = Schema.Struct({
   status: Status,
   command: CommandSummary,
   title: Schema.NullOr(Schema.String),
+  name: Schema.NullOr(Schema.String),
+  policy: Schema.NullOr(StoredPolicy),
   identity: Schema.NullOr(Identity),
   startedAt: Schema.Finite,
   endedAt: Schema.NullOr(Schema.Finite),
@@ -70,9 +106,11 @@ export const LedgerRow = Schema.Struct({
   fence: Schema.Int,
   leaseUntil: Schema.Finite,
   counters: Schema.Struct({ bytesSeen: Schema.Natural }),
-  blob: Schema.NullOr(Schema.String),
+  output: Schema.NullOr(StoredOutput),
   workspace: Schema.NullOr(Schema.String),
-  termination: Schema.NullOr(TerminationResult)
+  termination: Schema.NullOr(TerminationResult),
+  offered: Schema.NullOr(Status),
+  told: Schema.NullOr(Status)
 })
 export interface LedgerRow extends Schema.Schema.Type<typeof LedgerRow> {}
 
@@ -109,6 +147,8 @@ export interface Filter {
 
 /** Each call is one atomic step: all of it or nothing, and two callers see each other's before or after. */
 export interface ProcessLedger {
+  /** Whether rows outlive this application: detached processes need that. */
+  readonly durable: boolean
   /** `false`: the id is taken, and nothing was written. */
   readonly insert: (row: LedgerRow) => Effect.Effect<boolean, LedgerError>
   /**

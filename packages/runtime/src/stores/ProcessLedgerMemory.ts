@@ -23,6 +23,7 @@ export const make: Effect.Effect<ProcessLedger.ProcessLedger> = Effect.sync(() =
   }
 
   return {
+    durable: false,
     insert: (row) =>
       Effect.sync(() => {
         if (rows.has(row.id)) return false

@@ -65,6 +65,7 @@ const ledger = (sql: Client, renewal: Renewal, alone: Alone): ProcessLedger.Proc
     Effect.map(run(operation, statement), (rows) => rows.length > 0)
 
   return {
+    durable: true,
     insert: (row) =>
       Effect.flatMap(encoded("insert", encodeRow(row)), (columns) =>
         changed(
@@ -195,6 +196,8 @@ const columns = {
   status: Status.Status,
   command: Schema.fromJsonString(ProcessLedger.CommandSummary),
   title: Schema.NullOr(Text),
+  name: Schema.NullOr(Text),
+  policy: Schema.NullOr(Schema.fromJsonString(ProcessLedger.StoredPolicy)),
   identity: Schema.NullOr(Schema.fromJsonString(Identity)),
   startedAt: Schema.Finite,
   endedAt: Schema.NullOr(Schema.Finite),
@@ -203,9 +206,11 @@ const columns = {
   fence: Schema.Int,
   leaseUntil: Schema.Finite,
   counters: Counters,
-  blob: Schema.NullOr(Text),
+  output: Schema.NullOr(Schema.fromJsonString(ProcessLedger.StoredOutput)),
   workspace: Schema.NullOr(Text),
-  termination: Schema.NullOr(Schema.fromJsonString(Status.TerminationResult))
+  termination: Schema.NullOr(Schema.fromJsonString(Status.TerminationResult)),
+  offered: Schema.NullOr(Status.Status),
+  told: Schema.NullOr(Status.Status)
 }
 
 const changeable = {
@@ -278,6 +283,21 @@ const migrations = {
         termination TEXT
       )`,
       sql`CREATE INDEX procyon_processes_owner ON procyon_processes (owner)`
+    )
+  ),
+  "0002_recovery": SqlClient.SqlClient.use((sql) =>
+    Effect.forEach(
+      [
+        sql`ALTER TABLE procyon_processes ADD COLUMN name TEXT`,
+        sql`ALTER TABLE procyon_processes ADD COLUMN policy TEXT`,
+        sql`ALTER TABLE procyon_processes ADD COLUMN output TEXT`,
+        sql`ALTER TABLE procyon_processes ADD COLUMN offered TEXT`,
+        sql`ALTER TABLE procyon_processes ADD COLUMN told TEXT`,
+        // Until now a blob was all that was known of an output. Nobody has read one after a restart.
+        sql`ALTER TABLE procyon_processes DROP COLUMN blob`
+      ],
+      (statement) => statement,
+      { discard: true }
     )
   )
 }

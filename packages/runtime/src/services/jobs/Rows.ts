@@ -11,7 +11,9 @@ import * as Lifecycle from "../../domain/Lifecycle.ts"
 import * as Status from "../../domain/Status.ts"
 import type { Timer } from "../../internal/TimerHeap.ts"
 import { within } from "../../internal/Within.ts"
-import type { Changes, LedgerRow, ProcessLedger } from "../../ports/ProcessLedger.ts"
+import type { Changes, LedgerRow, ProcessLedger, StoredOutput, StoredStream } from "../../ports/ProcessLedger.ts"
+import type { OwnedProcess } from "../host/OwnedProcess.ts"
+import type { OutputRetention } from "../OutputRetention.ts"
 import type { ProcessHost } from "../ProcessHost.ts"
 import type { Job } from "./Owners.ts"
 
@@ -45,8 +47,18 @@ export const isRecorded = ({ process, row }: Job): boolean =>
 export const endOf = ({ process }: Job): Omit<Changes, "status"> => ({
   endedAt: process.endedAt,
   counters: { bytesSeen: process.bytesSeen },
-  blob: process.stdout.metadata().blob,
+  output: outputOf(process),
   termination: process.receipt
+})
+
+const streamOf = (retention: OutputRetention): StoredStream => {
+  const { blob, bytesSeen, drained, gap, sha256, spilledBytes, truncated } = retention.metadata()
+  return { bytesSeen, truncated, drained, sha256, blob, spilledBytes, gap }
+}
+
+const outputOf = ({ stderr, stdout }: OwnedProcess): StoredOutput => ({
+  stdout: streamOf(stdout),
+  stderr: stderr === null ? null : streamOf(stderr)
 })
 
 const fence = 1
@@ -69,6 +81,8 @@ export const make = (
     status: "running",
     command: { ...job.process.summary, digest: job.process.digest },
     title: job.process.policy.title,
+    name: job.name,
+    policy: null,
     identity: null,
     startedAt: job.process.startedAt,
     endedAt: null,
@@ -77,9 +91,11 @@ export const make = (
     fence,
     leaseUntil: leaseUntil(),
     counters: { bytesSeen: 0 },
-    blob: null,
+    output: null,
     workspace: null,
-    termination: null
+    termination: null,
+    offered: null,
+    told: null
   })
 
   const leaseUntil = (): number => clock.currentTimeMillisUnsafe() + settings.leaseMillis
