@@ -65,7 +65,8 @@ const rowOf = (process: OwnedProcess): ShutdownPlan.ReportRow => ({
   title: process.policy.title,
   status: Lifecycle.statusOf(process.state),
   survivors: process.survivors,
-  survivorCount: process.survivorCount
+  survivorCount: process.survivorCount,
+  detached: process.detached
 })
 
 const make = Effect.gen(function*() {
@@ -84,9 +85,12 @@ const make = Effect.gen(function*() {
 
   const left = (): number => Math.max(0, began + settings.shutdownBudgetMillis - timers.now())
 
+  /** Those that outlive the runtime are let go of. */
+  const ending = (): ReadonlyArray<OwnedProcess> => [...host.live].filter((process) => !process.detached)
+
   const hurry = (): void => {
     mode = "now"
-    for (const process of host.live) host.end(process, { _tag: "Shutdown" }, true)
+    for (const process of ending()) host.end(process, { _tag: "Shutdown" }, true)
   }
 
   const workOf = (phase: ShutdownPlan.Phase, millis: number): Effect.Effect<void> =>
@@ -121,7 +125,7 @@ const make = Effect.gen(function*() {
     // What may still be forced after the last grace has to fit into the budget.
     const reserve = settings.forceWindowMillis + settings.flushWindowMillis
     const cut = timers.after(Math.max(0, left() - reserve), hurry)
-    const ended = yield* Effect.timeoutOption(endAll(processes), left())
+    const ended = yield* Effect.timeoutOption(endAll(ending()), left())
     cut.cancel()
     // Each process is flushed and settled by its own ending; these phases are over when the last of them was.
     enter("flushing")
