@@ -194,6 +194,7 @@ const make = Effect.gen(function*() {
   const dropLost = (job: Job): void => {
     const owner = owners.known(job.process.owner ?? "")
     if (owner === undefined || !owner.jobs.delete(job.process.id)) return
+    owner.notices.remove(job.process.id)
     events.disowned(owner, job)
     owners.tidy(owner)
   }

@@ -70,6 +70,11 @@ export class NoticeQueue {
     this.#trim()
   }
 
+  /** Forgets those of a job. */
+  remove(id: string): void {
+    this.#notices = this.#notices.filter((notice) => notice._tag === "Summary" || notice.id !== id)
+  }
+
   /** Forgets all of them. */
   clear(): void {
     this.#notices = []

@@ -63,7 +63,7 @@ export interface Rows {
   readonly move: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<Outcome>
   /**
    * The same, for somebody who waits for more than the row: where the row has not caught up with earlier changes, the
-   * ledger is not well, and this one is left to be written with them.
+   * ledger is not well, and this one is left to be written with them, as long as the lease is certain.
    */
   readonly note: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<Outcome>
   /** Whether the job is still this runtime's, as far as that can be found out. Bounded; never fails. */
@@ -317,7 +317,7 @@ export const make = (
 
   const note: Rows["note"] = (job, changes) =>
     Effect.suspend(() => {
-      if (job.row.missed === null) return move(job, changes)
+      if (job.row.missed === null || !isCertain(job)) return move(job, changes)
       job.row.missed = { ...job.row.missed, ...changes }
       return Effect.succeed<Outcome>("missed")
     })
