@@ -272,10 +272,13 @@ const whileUnresolved = (state: In<"Unresolved">, event: Event): Step => {
   }
 }
 
-/** Let go of wherever it is. What was to be done is not done any more. */
+/**
+ * Let go of wherever it is. What was to be done is not done any more; but a start on its way is taken back, since what it
+ * is yet to start nobody else would find.
+ */
 const disowned = (state: Exclude<State, { readonly _tag: "Settled" }>): Step => [
   { _tag: "Settled", cause: { _tag: "Disowned" }, exit: exitOf(state) },
-  ["Hurry", "Settle"]
+  state._tag === "Starting" && state.asked ? ["Hurry", "WithdrawStart", "Settle"] : ["Hurry", "Settle"]
 ]
 
 /** Where a process of an earlier life is when its row is read again. */

@@ -12,6 +12,7 @@ import type * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ShutdownPlan from "../domain/ShutdownPlan.ts"
 import { within } from "../internal/Within.ts"
@@ -30,6 +31,8 @@ export interface ShutdownBarrier {
   readonly shutdown: (mode?: ShutdownPlan.Mode) => Effect.Effect<ShutdownPlan.ShutdownReport>
   /** How far it is: `open` until a shutdown is asked for. */
   readonly phase: Effect.Effect<ShutdownPlan.Phase>
+  /** Every phase it has entered and will enter, each once, as it enters them. Ends with `closed`. */
+  readonly phases: Stream.Stream<ShutdownPlan.PhaseTime>
   /** Waits for the report, and starts nothing. Answers after the layer is closed too. */
   readonly report: Effect.Effect<ShutdownPlan.ShutdownReport>
   /**
@@ -79,9 +82,21 @@ const make = Effect.gen(function*() {
   let mode: ShutdownPlan.Mode = "graceful"
   let began = 0
 
+  let entered = Deferred.makeUnsafe<void>()
+
   const enter = (phase: ShutdownPlan.Phase): void => {
     times = ShutdownPlan.enter(times, phase, Math.round(timers.now() - began)) ?? times
+    Deferred.doneUnsafe(entered, Effect.void)
+    entered = Deferred.makeUnsafe()
   }
+
+  const phaseAt = (index: number): Effect.Effect<readonly [ShutdownPlan.PhaseTime, number] | undefined> =>
+    Effect.suspend(() => {
+      const time = times[index]
+      if (time !== undefined) return Effect.succeed([time, index + 1] as const)
+      if (ShutdownPlan.current(times) === "closed") return Effect.succeed(undefined)
+      return Effect.flatMap(Deferred.await(entered), () => phaseAt(index))
+    })
 
   const left = (): number => Math.max(0, began + settings.shutdownBudgetMillis - timers.now())
 
@@ -161,6 +176,7 @@ const make = Effect.gen(function*() {
   const barrier = ShutdownBarrierService.of({
     shutdown,
     phase: Effect.sync(() => ShutdownPlan.current(times)),
+    phases: Stream.unfold(0, phaseAt),
     report: Deferred.await(done),
     on: (phase, work) => {
       works.set(phase, [...works.get(phase) ?? [], work])
