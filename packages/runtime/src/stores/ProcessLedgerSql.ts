@@ -6,6 +6,10 @@
  * heartbeat that comes in between is not undone. It never takes part in a transaction its caller has open, which could
  * still take back what was told to be written.
  *
+ * Writes that are asked for at once are committed together, at most 256, in the order they were asked for. Each is answered
+ * after the commit, with an answer of its own; one that fails does not fail the others, unless they could only wait for
+ * the same, as for a database that is locked or away.
+ *
  * How durable a written row is depends on the client: `fsync` on every commit is what start and terminal rows need.
  */
 import * as Context from "effect/Context"
@@ -22,6 +26,7 @@ import type { Fragment, Statement } from "effect/sql/Statement"
 import * as Struct from "effect/Struct"
 import { Identity } from "../domain/Identity.ts"
 import * as Status from "../domain/Status.ts"
+import * as GroupCommit from "../internal/GroupCommit.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
 
 /**
@@ -54,15 +59,18 @@ const outsideOf = (sql: Client): Alone => (effect) =>
   Effect.updateContext(effect, (context: Context.Context<never>) => Context.omit(sql.transactionService)(context))
 
 const ledger = (sql: Client, renewal: Renewal, alone: Alone): ProcessLedger.ProcessLedger => {
+  const commit = grouped(sql)
+
   const run = <A extends object>(
     operation: Operation,
-    statement: Statement<A>
+    statement: Statement<A>,
+    commit: GroupCommit.GroupCommit<SqlError> = (read) => read
   ): Effect.Effect<ReadonlyArray<A>, ProcessLedger.LedgerError> =>
-    Effect.mapError(alone(statement), (error) => failure(operation, error))
+    Effect.mapError(alone(commit(statement)), (error) => failure(operation, error))
 
   /** Whether a statement that returns what it changed has changed a row. */
   const changed = (operation: Operation, statement: Statement<object>) =>
-    Effect.map(run(operation, statement), (rows) => rows.length > 0)
+    Effect.map(run(operation, statement, commit), (rows) => rows.length > 0)
 
   return {
     durable: true,
@@ -82,7 +90,7 @@ const ledger = (sql: Client, renewal: Renewal, alone: Alone): ProcessLedger.Proc
         ))
     },
     renew: (renewals) =>
-      renewals.length === 0 ? Effect.succeed([]) : Effect.map(run("renew", renewal(renewals)), (rows) => {
+      renewals.length === 0 ? Effect.succeed([]) : Effect.map(run("renew", renewal(renewals), commit), (rows) => {
         const done = new Set(rows.map(({ fence, id }) => `${fence} ${id}`))
         return renewals.filter(({ fence, id }) => !done.has(`${fence} ${encodeText(id)}`)).map(({ id }) => id)
       }),
@@ -104,6 +112,18 @@ const ledger = (sql: Client, renewal: Renewal, alone: Alone): ProcessLedger.Proc
       )
   }
 }
+
+const grouped = (sql: Client): GroupCommit.GroupCommit<SqlError> =>
+  GroupCommit.make({
+    transaction: (writes) => sql.withTransaction(writes),
+    isEverybodys: (error) => problemOf(error.reason) === "Unavailable" && !isConflict(error.reason),
+    isTakenBack: (error) => problemOf(error.reason) === "Full" || isConflict(error.reason),
+    limit: 256
+  })
+
+/** Of transactions, each of which could go on without the other. A statement by itself fares better. */
+const isConflict = (reason: SqlError["reason"]): boolean =>
+  reason._tag === "DeadlockError" || reason._tag === "SerializationError"
 
 /** A status that is none counts as either: a row that cannot be read hides from no filter by its status. */
 const conditions = (sql: Client, { owner, settled }: ProcessLedger.Filter) => [
