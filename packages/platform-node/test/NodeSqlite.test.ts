@@ -48,8 +48,8 @@ const contentOf = (database: DatabaseSync) =>
     database.prepare(`SELECT * FROM ${table}`).all()
   )
 
-const run = async (directory: string, what: "ends" | "waits", until: string) => {
-  const child = spawn(process.execPath, [program, directory, what], { stdio: ["ignore", "pipe", "pipe"] })
+const run = async (directory: string, what: "ends" | "waits", until: string, id = "written") => {
+  const child = spawn(process.execPath, [program, directory, what, id], { stdio: ["ignore", "pipe", "pipe"] })
   let said = ""
   let complained = ""
   const isReady = new Promise<void>((resolve) => {
@@ -335,6 +335,119 @@ describe("a row that cannot be read", () => {
           assert.deepStrictEqual(yield* ledger.rows({ unreadable: "skip" }), [row("a"), row("c")])
           assert.isTrue(yield* ledger.transition("c", { fence: 1, status: "running" }, { status: "error" }))
         }))
+    }).pipe(Effect.scoped))
+})
+
+/** As the first program made them: these tables, and in their rows no more than these fields. */
+const writeFirstForm = (filename: string) => {
+  const first = new DatabaseSync(filename)
+  first.exec(`
+    PRAGMA journal_mode = WAL;
+    PRAGMA application_id = ${0x50524359};
+    CREATE TABLE procyon_migrations (
+      migration_id integer PRIMARY KEY NOT NULL,
+      created_at datetime NOT NULL DEFAULT current_timestamp,
+      name VARCHAR(255) NOT NULL
+    );
+    INSERT INTO procyon_migrations (migration_id, name) VALUES (1, 'processes');
+    CREATE TABLE procyon_processes (
+      id TEXT PRIMARY KEY NOT NULL,
+      owner TEXT NOT NULL,
+      lifetime TEXT NOT NULL,
+      status TEXT NOT NULL,
+      command TEXT NOT NULL,
+      title TEXT,
+      identity TEXT,
+      started_at DOUBLE PRECISION NOT NULL,
+      ended_at DOUBLE PRECISION,
+      deadline_at DOUBLE PRECISION,
+      holder TEXT,
+      fence DOUBLE PRECISION NOT NULL,
+      lease_until DOUBLE PRECISION NOT NULL,
+      bytes_seen DOUBLE PRECISION NOT NULL,
+      blob TEXT,
+      workspace TEXT,
+      termination TEXT
+    );
+    CREATE INDEX procyon_processes_owner ON procyon_processes (owner);
+    INSERT INTO procyon_processes VALUES
+      ('old-1', 's\\n1', 'session', 'running', '{"name":"sleep","args":1,"digest":null}', 'a \\"b\\"',
+       '{"pid":7,"startedAt":8,"bootId":"b","marker":"m"}', 1.5, NULL, 9, NULL, 3, 4, 5, NULL, 'w-1', NULL),
+      ('old-2', 's-2', 'detached', 'error', '{"name":"make","args":0,"digest":"9f"}', NULL,
+       NULL, 2, 3, NULL, NULL, 1, 4, 6, 'sha256-1', NULL, NULL)
+  `)
+  first.close()
+  fs.chmodSync(filename, 0o600)
+}
+
+const ofFirstForm = [
+  row("old-1", {
+    owner: "s\n1",
+    command: { name: "sleep", args: 1, digest: null },
+    title: "a \"b\"",
+    name: null,
+    policy: null,
+    identity: { pid: 7, startedAt: 8, bootId: "b", marker: "m" },
+    startedAt: 1.5,
+    deadlineAt: 9,
+    holder: null,
+    fence: 3,
+    leaseUntil: 4,
+    counters: { bytesSeen: 5 }
+  }),
+  row("old-2", {
+    owner: "s-2",
+    lifetime: "detached",
+    status: "error",
+    command: { name: "make", args: 0, digest: "9f" },
+    title: null,
+    name: null,
+    policy: null,
+    identity: null,
+    startedAt: 2,
+    endedAt: 3,
+    deadlineAt: null,
+    holder: null,
+    leaseUntil: 4,
+    counters: { bytesSeen: 6 },
+    workspace: null
+  })
+]
+
+describe("a file of an older program", () => {
+  it.live("is brought up to date once, and its rows are there, to be read and moved", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      writeFirstForm(filename)
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          assert.deepStrictEqual(yield* ledger.rows(), ofFirstForm)
+          const expected = { fence: 3, status: "running" } as const
+          assert.isTrue(yield* ledger.transition("old-1", expected, { status: "error", name: "n", told: "error" }))
+        }))
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          assert.deepInclude(yield* ledger.get("old-1"), { status: "error", name: "n", told: "error" })
+          assert.deepStrictEqual(yield* ledger.get("old-2"), ofFirstForm[1])
+        }))
+    }).pipe(Effect.scoped))
+
+  it.live("is brought up to date by one of several processes that open it at once, and all can use it", () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      const filename = join(directory, "ledger.sqlite")
+      writeFirstForm(filename)
+      const ids = ["p-1", "p-2", "p-3", "p-4"]
+      const programs = yield* Effect.promise(() => Promise.all(ids.map((id) => run(directory, "ends", "written", id))))
+      yield* Effect.promise(() => Promise.all(programs.map(({ closed }) => closed)))
+      assert.deepStrictEqual(
+        programs.map(({ child, complained }) => [child.exitCode, complained()]),
+        ids.map(() => [0, ""])
+      )
+      assert.deepStrictEqual(
+        yield* withLedger(filename, (ledger) => ledger.rows()),
+        [...ofFirstForm, ...ids.map((id) => row(id))]
+      )
     }).pipe(Effect.scoped))
 })
 
