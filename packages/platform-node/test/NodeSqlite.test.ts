@@ -343,7 +343,7 @@ const writeFirstForm = (filename: string) => {
   const first = new DatabaseSync(filename)
   first.exec(`
     PRAGMA journal_mode = WAL;
-    PRAGMA application_id = ${0x50524359};
+    PRAGMA application_id = 0x50524359;
     CREATE TABLE procyon_migrations (
       migration_id integer PRIMARY KEY NOT NULL,
       created_at datetime NOT NULL DEFAULT current_timestamp,
