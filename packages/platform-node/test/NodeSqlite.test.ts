@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as SqlClient from "effect/sql/SqlClient"
-import { spawn } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
 import { once } from "node:events"
 import * as fs from "node:fs"
 import { dirname, join } from "node:path"
@@ -47,6 +47,18 @@ const contentOf = (database: DatabaseSync) =>
   ["sqlite_schema", "procyon_processes", "procyon_migrations"].map((table) =>
     database.prepare(`SELECT * FROM ${table}`).all()
   )
+
+/** A file whose last process was killed, with the log in which all of it is. */
+const killed = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
+  const from = yield* temporaryFile
+  const filename = yield* temporaryFile
+  yield* withLedger(from, (ledger) =>
+    Effect.gen(function*() {
+      for (const id of ids) yield* ledger.insert(row(id))
+      for (const part of ["", "-wal"]) fs.copyFileSync(from + part, filename + part)
+    }))
+  return { filename, log: fs.readFileSync(`${filename}-wal`) }
+})
 
 const run = async (directory: string, what: "ends" | "waits", until: string, id = "written") => {
   const child = spawn(process.execPath, [program, directory, what, id], { stdio: ["ignore", "pipe", "pipe"] })
@@ -210,7 +222,7 @@ describe("a transaction", () => {
 })
 
 describe("a damaged file", () => {
-  it.live("cut at any length is refused, and not changed", () =>
+  it.live("K35 cut at any length is refused, and not changed", () =>
     Effect.gen(function*() {
       const filename = yield* written(["a", "b"])
       const whole = fs.readFileSync(filename)
@@ -240,7 +252,7 @@ describe("a damaged file", () => {
       assert.strictEqual(yield* problemOnOpening(filename), "Corrupt")
     }).pipe(Effect.scoped))
 
-  it.live("filled with NUL, whole or in part, is refused, or gives every row or a typed error, and no row less", () =>
+  it.live("K35 filled with NUL, whole or in part, is refused, or gives every row or a typed error, and no row less", () =>
     Effect.gen(function*() {
       const filename = yield* written(["a", "b", "c"])
       const whole = fs.readFileSync(filename)
@@ -279,7 +291,7 @@ describe("a damaged file", () => {
       assert.strictEqual(fs.readFileSync(filename, "utf8"), "{\"jobs\":[]}")
     }).pipe(Effect.scoped))
 
-  it.live("that is gone while its log is there is refused: the log's rows are not nothing", () =>
+  it.live("K35 that is gone while its log is there is refused: the log's rows are not nothing", () =>
     Effect.gen(function*() {
       const directory = yield* temporaryDirectory
       const { child, closed } = yield* Effect.promise(() => run(directory, "waits", "in a transaction"))
@@ -291,7 +303,69 @@ describe("a damaged file", () => {
       assert.isFalse(fs.existsSync(filename))
     }).pipe(Effect.scoped))
 
-  it.live("is set aside when that is asked for, with its log, and nothing of it is lost", () =>
+  it.live("K35 with a damaged log is refused, both are not changed, and set aside they make room for a new one", () =>
+    Effect.gen(function*() {
+      const { filename, log } = yield* killed(["a", "b", "c"])
+      const file = fs.readFileSync(filename)
+      const damages = [Buffer.alloc(log.length), Buffer.alloc(log.length, 0xff)]
+      for (let at = 0; at < 32; at++) {
+        damages.push(Buffer.from(log.map((byte, index) => index === at ? byte ^ 1 : byte)))
+      }
+      for (const [index, damaged] of damages.entries()) {
+        fs.writeFileSync(`${filename}-wal`, damaged)
+        assert.strictEqual(yield* problemOnOpening(filename), "Corrupt", `${index}`)
+        assert.isTrue(fs.readFileSync(`${filename}-wal`).equals(damaged), `${index}`)
+        assert.isTrue(fs.readFileSync(filename).equals(file), `${index}`)
+      }
+      const aside = yield* NodeSqlite.setAside(filename)
+      assert.deepStrictEqual(yield* withLedger(filename, (ledger) => ledger.rows()), [])
+      // What was refused can still be looked into, and what was mended is taken.
+      fs.writeFileSync(`${aside}-wal`, log)
+      assert.strictEqual((yield* withLedger(aside, (ledger) => ledger.rows())).length, 3)
+    }).pipe(Effect.scoped))
+
+  it.live("K35 whose log was cut gives what was written until some moment, whole and in order", () =>
+    Effect.gen(function*() {
+      const ids = ["a", "b", "c", "d"]
+      const { filename, log } = yield* killed(ids)
+      const file = fs.readFileSync(filename)
+      const seen = new Set<number>()
+      for (let length = log.length; length >= 0; length -= 1009) {
+        fs.writeFileSync(filename, file)
+        fs.writeFileSync(`${filename}-wal`, log.subarray(0, length))
+        fs.rmSync(`${filename}-shm`, { force: true })
+        const rows = yield* withLedger(filename, (ledger) => ledger.rows())
+        assert.deepStrictEqual(rows, ids.slice(0, rows.length).map((id) => row(id)), `cut at ${length}`)
+        seen.add(rows.length)
+      }
+      assert.deepStrictEqual(seen, new Set([4, 3, 2, 1, 0]))
+    }).pipe(Effect.scoped))
+
+  it.live("K35 that a killed process had not named yet is nothing: the next one makes its own", () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      const injection = [
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=link,linkat",
+        "-e",
+        "inject=link,linkat:signal=SIGKILL"
+      ]
+      const killed = spawnSync("strace", [...injection, process.execPath, program, directory, "ends"])
+      assert.strictEqual(killed.stdout.toString(), "")
+      const left = fs.readdirSync(directory)
+      assert.isTrue(left.every((name) => name.startsWith("ledger.sqlite.new-")) && left.length > 0, left.join())
+      const { closed, complained } = yield* Effect.promise(() => run(directory, "ends", "written"))
+      yield* Effect.promise(() => closed)
+      assert.strictEqual(complained(), "")
+      const rows = yield* withLedger(join(directory, "ledger.sqlite"), (ledger) => ledger.rows())
+      assert.deepStrictEqual(rows, [row("written")])
+    }).pipe(Effect.scoped))
+
+  it.live("K35 is set aside when that is asked for, with its log, and nothing of it is lost", () =>
     Effect.gen(function*() {
       const filename = yield* temporaryFile
       const names = []
