@@ -2,8 +2,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { ProcessLedger } from "@procyon/runtime"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
 import { LedgerLaws } from "@procyon/testing"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as SqlClient from "effect/sql/SqlClient"
@@ -15,6 +17,7 @@ import { DatabaseSync } from "node:sqlite"
 import { fileURLToPath } from "node:url"
 import { NodeProcessRuntime, NodeSqlite } from "../src/index.ts"
 import { temporaryDirectory } from "./support/directory.ts"
+import { live } from "./support/processes.ts"
 
 const { row } = LedgerLaws
 const program = fileURLToPath(new URL("programs/ledger.ts", import.meta.url))
@@ -29,6 +32,13 @@ const on = <A, E>(
   const client = NodeSqlite.layer({ filename })
   return Effect.provide(program, Layer.fresh(ProcessLedgerSql.layer.pipe(Layer.provideMerge(client))))
 }
+
+/** A ledger on the file, closed with the scope. */
+const opened = (filename: string, busyMillis?: number) =>
+  Effect.map(
+    Layer.build(Layer.fresh(ProcessLedgerSql.layer.pipe(Layer.provide(NodeSqlite.layer({ filename, busyMillis }))))),
+    (context) => Context.get(context, ProcessLedger.Service)
+  )
 
 const withLedger = <A, E>(filename: string, use: (ledger: ProcessLedger.ProcessLedger) => Effect.Effect<A, E>) =>
   on(filename, Effect.flatMap(ProcessLedger.Service, use))
@@ -48,6 +58,29 @@ const contentOf = (database: DatabaseSync) =>
     database.prepare(`SELECT * FROM ${table}`).all()
   )
 
+const nobody = 65_534
+
+/** Root may do everything, so rights are tried as another user: this whole process is one meanwhile. */
+const asNobody = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.acquireUseRelease(
+    Effect.sync(() => process.seteuid?.(nobody)),
+    () => effect,
+    () => Effect.sync(() => process.seteuid?.(0))
+  )
+
+/** A disk of so many KiB, gone with the scope. */
+const disk = Effect.fnUntraced(function*(kibibytes: number) {
+  const directory = yield* temporaryDirectory
+  yield* Effect.acquireRelease(
+    Effect.sync(() => {
+      const options = ["-t", "tmpfs", "-o", `size=${kibibytes}k,mode=700`]
+      assert.strictEqual(spawnSync("mount", [...options, "none", directory]).status, 0)
+    }),
+    () => Effect.sync(() => spawnSync("umount", ["-l", directory]))
+  )
+  return directory
+})
+
 /** A file whose last process was killed, with the log in which all of it is. */
 const killed = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
   const from = yield* temporaryFile
@@ -60,7 +93,7 @@ const killed = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
   return { filename, log: fs.readFileSync(`${filename}-wal`) }
 })
 
-const run = async (directory: string, what: "ends" | "waits", until: string, id = "written") => {
+const run = async (directory: string, what: "ends" | "waits" | "floods", until: string, id = "written") => {
   const child = spawn(process.execPath, [program, directory, what, id], { stdio: ["ignore", "pipe", "pipe"] })
   let said = ""
   let complained = ""
@@ -181,6 +214,131 @@ describe("two clients on one file", () => {
         ProcessLedgerSql.layer.pipe(Layer.provide(client))
       )))
       assert.deepInclude(error, { _tag: "LedgerError", problem: "Unavailable" })
+    }).pipe(Effect.scoped))
+
+  it.live("writes to a file that stays locked are Unavailable, all of them, and are made once it is free", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      const ledger = yield* opened(filename, 40)
+      const lock = new DatabaseSync(filename)
+      yield* Effect.addFinalizer(() => Effect.sync(() => lock.close()))
+      lock.exec("BEGIN IMMEDIATE")
+      const rows = ["a", "b", "c"].map((id) => row(id))
+      const refused = Exit.fail(new ProcessLedger.LedgerError({ operation: "insert", problem: "Unavailable" }))
+      const insert = Effect.forEach(rows, (row) => Effect.exit(ledger.insert(row)), { concurrency: "unbounded" })
+      assert.deepStrictEqual(yield* insert, [refused, refused, refused])
+      assert.deepStrictEqual(yield* Effect.exit(ledger.insert(row("alone"))), refused)
+      assert.deepStrictEqual(yield* ledger.rows(), [])
+      lock.exec("ROLLBACK")
+      assert.deepStrictEqual(yield* insert, rows.map(() => Exit.succeed(true)))
+      assert.deepStrictEqual(yield* ledger.rows(), rows)
+    }).pipe(Effect.scoped))
+
+  live(
+    "in one process keep the first one's locks, so that another process is never taken for the last",
+    [],
+    () =>
+      Effect.gen(function*() {
+        const filename = yield* written(["a"])
+        yield* opened(filename)
+        const { ino } = fs.statSync(filename)
+        const locks = () =>
+          fs.readFileSync("/proc/locks", "utf8").split("\n")
+            .filter((line) => line.includes(` ${process.pid} `) && line.includes(`:${ino} `))
+            .map((line) => line.replace(/^\d+: /, ""))
+        const held = locks()
+        assert.lengthOf(held, 1)
+        yield* withLedger(filename, (second) => second.insert(row("b")))
+        assert.deepStrictEqual(locks(), held)
+      }).pipe(Effect.scoped)
+  )
+})
+
+const claim = { fence: 1, status: "running" } as const
+
+describe("writes at once", () => {
+  it.live("are made in order, and each is answered by itself", () =>
+    Effect.gen(function*() {
+      const ledger = yield* opened(yield* temporaryFile)
+      const beats = ["a", "b"].map((id) => ({ id, fence: 1, leaseUntil: 9, bytesSeen: 9 }))
+      const answers = yield* Effect.all([
+        ledger.insert(row("a")),
+        ledger.insert(row("a", { owner: "s-2" })),
+        ledger.transition("a", claim, { status: "running", title: "moved" }),
+        ledger.renew(beats),
+        ledger.insert(row("b")),
+        ledger.transition("b", claim, { status: "error" }),
+        ledger.transition("b", claim, { status: "completed" }),
+        ledger.remove("b", 1),
+        ledger.remove("b", 1),
+        ledger.insert(row("c"))
+      ], { concurrency: "unbounded" })
+      assert.deepStrictEqual(answers, [true, false, true, ["b"], true, true, false, true, false, true])
+      assert.deepStrictEqual(yield* ledger.rows(), [
+        row("a", { title: "moved", leaseUntil: 9, counters: { bytesSeen: 9 } }),
+        row("c")
+      ])
+    }).pipe(Effect.scoped))
+
+  it.live("are committed together: the log grows by the pages that changed, and not by some for each", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      const ledger = yield* opened(filename)
+      const before = fs.statSync(`${filename}-wal`).size
+      yield* Effect.forEach(Array.from({ length: 100 }, (_, index) => row(`p-${index}`)), ledger.insert, {
+        concurrency: "unbounded"
+      })
+      const pages = (fs.statSync(`${filename}-wal`).size - before) / 4096
+      assert.isAbove(pages, 1)
+      assert.isBelow(pages, 100)
+      assert.strictEqual((yield* ledger.rows()).length, 100)
+    }).pipe(Effect.scoped))
+
+  it.live("fail alone where the file refuses one, and the others are made", () =>
+    Effect.gen(function*() {
+      const filename = yield* written([])
+      const other = new DatabaseSync(filename)
+      other.exec("CREATE UNIQUE INDEX one_title ON procyon_processes (title)")
+      other.close()
+      const rows = ["a", "b", "c"].map((id) => row(id, { title: id === "c" ? "c" : "same" }))
+      const ledger = yield* opened(filename)
+      const exits = yield* Effect.forEach(rows, (row) => Effect.exit(ledger.insert(row)), { concurrency: "unbounded" })
+      const refused = new ProcessLedger.LedgerError({ operation: "insert", problem: "Other" })
+      assert.deepStrictEqual(exits, [Exit.succeed(true), Exit.fail(refused), Exit.succeed(true)])
+      assert.deepStrictEqual(yield* ledger.rows(), rows.filter(({ id }) => id !== "b"))
+    }).pipe(Effect.scoped))
+
+  it.live("of which one is interrupted make the others, and it ends", () =>
+    Effect.gen(function*() {
+      const filename = yield* written([])
+      const ledger = yield* opened(filename)
+      const lock = new DatabaseSync(filename)
+      yield* Effect.addFinalizer(() => Effect.sync(() => lock.close()))
+      lock.exec("BEGIN IMMEDIATE")
+      const insert = (id: string) => Effect.forkChild(ledger.insert(row(id)), { startImmediately: true })
+      const [first, gone, last] = [yield* insert("a"), yield* insert("b"), yield* insert("c")]
+      // From here on the transaction is tried, and cannot begin.
+      yield* Effect.yieldNow
+      const interruption = yield* Effect.forkChild(Fiber.interrupt(gone), { startImmediately: true })
+      lock.exec("COMMIT")
+      yield* Fiber.join(interruption)
+      assert.deepStrictEqual([yield* Fiber.join(first), yield* Fiber.join(last)], [true, true])
+      const found = (yield* ledger.rows()).map(({ id }) => id).filter((id) => id !== "b")
+      assert.deepStrictEqual(found, ["a", "c"])
+    }).pipe(Effect.scoped))
+
+  it.live("are there when their process is killed, each that was told", () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      const { child, closed, complained, said } = yield* Effect.promise(() => run(directory, "floods", "p-9-0", "p"))
+      child.kill("SIGKILL")
+      yield* Effect.promise(() => closed)
+      assert.strictEqual(complained(), "")
+      const told = said().split("\n").slice(0, -1)
+      assert.isAbove(told.length, 150)
+      const rows = yield* withLedger(join(directory, "ledger.sqlite"), (ledger) => ledger.rows())
+      const ids = new Set(rows.map(({ id }) => id))
+      assert.deepStrictEqual(told.filter((id) => !ids.has(id)), [])
     }).pipe(Effect.scoped))
 })
 
@@ -341,29 +499,33 @@ describe("a damaged file", () => {
       assert.deepStrictEqual(seen, new Set([4, 3, 2, 1, 0]))
     }).pipe(Effect.scoped))
 
-  it.live("K35 that a killed process had not named yet is nothing: the next one makes its own", () =>
-    Effect.gen(function*() {
-      const directory = yield* temporaryDirectory
-      const injection = [
-        "-f",
-        "-qq",
-        "-o",
-        "/dev/null",
-        "-e",
-        "trace=link,linkat",
-        "-e",
-        "inject=link,linkat:signal=SIGKILL"
-      ]
-      const killed = spawnSync("strace", [...injection, process.execPath, program, directory, "ends"])
-      assert.strictEqual(killed.stdout.toString(), "")
-      const left = fs.readdirSync(directory)
-      assert.isTrue(left.every((name) => name.startsWith("ledger.sqlite.new-")) && left.length > 0, left.join())
-      const { closed, complained } = yield* Effect.promise(() => run(directory, "ends", "written"))
-      yield* Effect.promise(() => closed)
-      assert.strictEqual(complained(), "")
-      const rows = yield* withLedger(join(directory, "ledger.sqlite"), (ledger) => ledger.rows())
-      assert.deepStrictEqual(rows, [row("written")])
-    }).pipe(Effect.scoped))
+  live(
+    "K35 that a killed process had not named yet is nothing: the next one makes its own",
+    ["strace"],
+    () =>
+      Effect.gen(function*() {
+        const directory = yield* temporaryDirectory
+        const injection = [
+          "-f",
+          "-qq",
+          "-o",
+          "/dev/null",
+          "-e",
+          "trace=link,linkat",
+          "-e",
+          "inject=link,linkat:signal=SIGKILL"
+        ]
+        const killed = spawnSync("strace", [...injection, process.execPath, program, directory, "ends"])
+        assert.strictEqual(killed.stdout.toString(), "")
+        const left = fs.readdirSync(directory)
+        assert.isTrue(left.every((name) => name.startsWith("ledger.sqlite.new-")) && left.length > 0, left.join())
+        const { closed, complained } = yield* Effect.promise(() => run(directory, "ends", "written"))
+        yield* Effect.promise(() => closed)
+        assert.strictEqual(complained(), "")
+        const rows = yield* withLedger(join(directory, "ledger.sqlite"), (ledger) => ledger.rows())
+        assert.deepStrictEqual(rows, [row("written")])
+      }).pipe(Effect.scoped)
+  )
 
   it.live("K35 is set aside when that is asked for, with its log, and nothing of it is lost", () =>
     Effect.gen(function*() {
@@ -580,6 +742,70 @@ describe("a file", () => {
       assert.deepStrictEqual(new Set(answers), new Set([true]))
       const rows = yield* withLedger(filename, (ledger) => ledger.rows())
       assert.strictEqual(rows.length, 10)
+    }).pipe(Effect.scoped))
+
+  live(
+    "in a directory that may not be written to is Denied, new or not, and not changed",
+    ["root"],
+    () =>
+      Effect.gen(function*() {
+        const filename = yield* written(["a"])
+        const directory = dirname(filename)
+        fs.chownSync(filename, nobody, nobody)
+        fs.chownSync(directory, nobody, nobody)
+        fs.chmodSync(directory, 0o500)
+        const content = fs.readFileSync(filename)
+        for (const name of [filename, join(directory, "new.sqlite")]) {
+          assert.strictEqual(yield* asNobody(problemOnOpening(name)), "Denied", name)
+        }
+        assert.isTrue(fs.readFileSync(filename).equals(content))
+        assert.deepStrictEqual(fs.readdirSync(directory), ["ledger.sqlite"])
+        fs.chmodSync(directory, 0o700)
+        assert.deepStrictEqual(yield* asNobody(withLedger(filename, (ledger) => ledger.rows())), [row("a")])
+      }).pipe(Effect.scoped)
+  )
+
+  live(
+    "on a disk that is too small to have it is Full, and leaves nothing",
+    ["root", "mounts"],
+    () =>
+      Effect.gen(function*() {
+        const filename = join(yield* disk(64), "ledger.sqlite")
+        assert.strictEqual(yield* problemOnOpening(filename), "Full")
+        assert.deepStrictEqual(fs.readdirSync(dirname(filename)).filter((name) => name.includes(".new-")), [])
+      }).pipe(Effect.scoped)
+  )
+
+  live("on a disk that is full has every row that was told, and takes new ones when there is room again", [
+    "root",
+    "mounts"
+  ], () =>
+    Effect.gen(function*() {
+      const directory = yield* disk(512)
+      const filename = join(directory, "ledger.sqlite")
+      fs.writeFileSync(join(directory, "ballast"), Buffer.alloc(128 * 1024))
+      const told: Array<string> = []
+      const insert = (ledger: ProcessLedger.ProcessLedger, id: string) =>
+        Effect.map(ledger.insert(row(id)), () => {
+          told.push(id)
+        })
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          let refused: ReadonlyArray<ProcessLedger.LedgerError> = []
+          for (let group = 0; refused.length === 0; group++) {
+            const ids = Array.from({ length: 10 }, (_, index) => `p-${1000 + group * 10 + index}`)
+            const exits = yield* Effect.forEach(ids, (id) => Effect.result(insert(ledger, id)), {
+              concurrency: "unbounded"
+            })
+            refused = exits.flatMap((exit) => exit._tag === "Failure" ? [exit.failure] : [])
+          }
+          assert.deepStrictEqual(new Set(refused.map(({ message }) => message)), new Set(["insert: Full"]))
+          assert.deepStrictEqual((yield* ledger.rows()).map(({ id }) => id), told)
+        }))
+      assert.deepStrictEqual((yield* withLedger(filename, (ledger) => ledger.rows())).map(({ id }) => id), told)
+      fs.rmSync(join(directory, "ballast"))
+      yield* withLedger(filename, (ledger) => insert(ledger, "p-9999"))
+      assert.deepStrictEqual((yield* withLedger(filename, (ledger) => ledger.rows())).map(({ id }) => id), told)
     }).pipe(Effect.scoped))
 
   it.live("that may not grow is Full, loses no row, and takes new ones when there is room again", () =>

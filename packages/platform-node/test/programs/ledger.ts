@@ -1,5 +1,5 @@
-// Opens the ledger in the directory it is given, writes a row, and says so. Then it ends, or waits to be killed with a
-// transaction open: `ledger.ts DIRECTORY ends|waits [ID]`.
+// Opens the ledger in the directory it is given, writes a row, and says so. Then it ends, or waits to be killed: with a
+// transaction open, or while it writes rows in groups and says the id of each: `ledger.ts DIRECTORY ends|waits|floods [ID]`.
 import { ProcessLedger } from "@procyon/runtime"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
 import { LedgerLaws } from "@procyon/testing"
@@ -25,6 +25,14 @@ const main = Effect.gen(function*() {
     setInterval(() => {}, 1000)
   })
   if (what === "waits") return yield* sql.withTransaction(Effect.andThen(half, Effect.andThen(waiting, Effect.never)))
+  for (let group = 0; what === "floods"; group++) {
+    const ids = Array.from({ length: 20 }, (_, index) => `${id}-${group}-${index}`)
+    const insert = (id: string) =>
+      Effect.map(ledger.insert(LedgerLaws.row(id)), () => {
+        writeSync(1, `${id}\n`)
+      })
+    yield* Effect.forEach(ids, insert, { concurrency: "unbounded", discard: true })
+  }
   writeSync(1, "written\n")
 })
 
