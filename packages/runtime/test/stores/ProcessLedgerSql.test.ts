@@ -239,6 +239,39 @@ describe("a ledger in PostgreSQL", () => {
   )
 
   it.live.skipIf(skipped !== null)(
+    `answers writes at once whose connection is lost with Unavailable, makes none, and then works again${told}`,
+    () =>
+      Effect.gen(function*() {
+        const schema = yield* temporarySchema
+        const [ledger] = yield* twoLedgers(schema)
+        yield* ledger.insert(row("a"))
+        const client = yield* Effect.provide(SqlClient.SqlClient, yield* Layer.build(clientOf(schema)))
+        const writes = [
+          ledger.insert(row("b")),
+          ledger.transition("a", { fence: 1, status: "running" }, { status: "error" }),
+          ledger.insert(row("c"))
+        ]
+        const blocked = client<{ readonly pid: number }>`SELECT pid FROM pg_stat_activity
+          WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))`
+        const exits = yield* client.withTransaction(Effect.gen(function*() {
+          yield* client`UPDATE procyon_processes SET title = 'held'`
+          const all = yield* Effect.forkChild(
+            Effect.forEach(writes, (write) => Effect.result(write), { concurrency: "unbounded" })
+          )
+          const [waiting] = yield* Effect.repeat(blocked, { until: (rows) => rows.length > 0 })
+          yield* client`SELECT pg_terminate_backend(${waiting?.pid ?? 0})`
+          return yield* Fiber.join(all)
+        }))
+        assert.deepStrictEqual(
+          exits.map((exit) => exit._tag === "Failure" ? exit.failure.message : "written"),
+          ["insert: Unavailable", "transition: Unavailable", "insert: Unavailable"]
+        )
+        assert.deepStrictEqual(yield* ledger.rows(), [row("a", { title: "held" })])
+        assert.isTrue(yield* ledger.insert(row("b")))
+      }).pipe(Effect.scoped)
+  )
+
+  it.live.skipIf(skipped !== null)(
     `of an older program is brought up to date by one of several processes at once, and its rows are there${told}`,
     () =>
       Effect.gen(function*() {
