@@ -5,7 +5,7 @@
  * Node blames the command for each. So after a failure this looks, with the child's own PATH and working directory,
  * which of them it was. What it cannot tell it calls `Other`, with the errno.
  */
-import { SpawnFailed, type SpawnProblem } from "@procyon/runtime/ports/ProcessDriver"
+import type { SpawnProblem } from "@procyon/runtime/ports/ProcessDriver"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { errnoOf } from "./processTable.ts"
@@ -19,10 +19,16 @@ export interface Attempt {
   readonly path: string | undefined
 }
 
+/** What a `SpawnFailed` tells, without Effect. */
+export interface Failure {
+  readonly problem: SpawnProblem
+  readonly code: string
+}
+
 /** The failure that `error` was, judged by a look made now. */
-export const nameFailure = (attempt: Attempt, error: unknown): SpawnFailed => {
+export const nameFailure = (attempt: Attempt, error: unknown): Failure => {
   const code = errnoOf(error)
-  return new SpawnFailed({ problem: problemOf(attempt, code), code })
+  return { problem: problemOf(attempt, code), code }
 }
 
 const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
