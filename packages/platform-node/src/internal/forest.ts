@@ -40,7 +40,7 @@ export interface Tree {
 }
 
 /** Asks the system whether a group has any process, zombies included. Not allowed to signal it means that it has. */
-const probeGroup = (group: number): boolean => {
+export const probeGroup = (group: number): boolean => {
   try {
     process.kill(-group, 0)
     return true

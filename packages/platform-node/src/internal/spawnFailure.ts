@@ -22,7 +22,7 @@ export interface Attempt {
 /** What a `SpawnFailed` tells, without Effect. */
 export interface Failure {
   readonly problem: SpawnProblem
-  readonly code: string
+  readonly code: string | null
 }
 
 /** The failure that `error` was, judged by a look made now. */
@@ -31,7 +31,10 @@ export const nameFailure = (attempt: Attempt, error: unknown): Failure => {
   return { problem: problemOf(attempt, code), code }
 }
 
-const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
+/** The failure of something that a start needs and that is not the program itself: a limit, or something else. */
+export const nameLimit = (code: string | null): Failure => ({ problem: problemOfLimit(code), code })
+
+const problemOfLimit = (code: string | null): SpawnProblem => {
   switch (code) {
     case "E2BIG":
       return "TooLarge"
@@ -40,6 +43,13 @@ const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
       return "TooManyFiles"
     case "EAGAIN":
       return "TooManyProcesses"
+    default:
+      return "Other"
+  }
+}
+
+const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
+  switch (code) {
     case "ENOENT":
     case "EACCES":
     case "ENOTDIR":
@@ -47,7 +57,7 @@ const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
     case "ENAMETOOLONG":
       return problemOfDirectory(attempt.cwd) ?? problemOfFile(attempt, code)
     default:
-      return "Other"
+      return problemOfLimit(code)
   }
 }
 
