@@ -124,7 +124,8 @@ export const make = (report: (report: Report) => void, options: { readonly start
 
   return {
     handle(order) {
-      if (ending) return
+      // It is alive, which is all that there is to say.
+      if (ending) return order._tag === "Ping" ? report({ _tag: "Pong" }) : undefined
       switch (order._tag) {
         case "Start":
           if (!options.starts) return report({ _tag: "Failed", id: order.id, problem: "Other", code: "ENOTCONN" })
