@@ -54,7 +54,7 @@ export const endTrees = (trees: Trees, subjects: ReadonlyArray<Subject>, done: (
     let acted = false
     for (const [index, ending] of left.entries()) {
       const seen = looks[index]
-      if (seen === undefined || isGone(seen) || now > ending.dueAt + forceMillis) continue
+      if (seen === undefined || isOver(trees, seen) || now > ending.dueAt + forceMillis) continue
       still.push(ending)
       if (!ending.asked) ask(trees, ending, seen)
       else if (now >= ending.dueAt) acted = force(trees, ending, seen) || acted
@@ -72,7 +72,10 @@ export const endTrees = (trees: Trees, subjects: ReadonlyArray<Subject>, done: (
   look()
 }
 
-const isGone = (look: TreeLook): boolean => look.complete && look.members.length === 0 && look.occupied.length === 0
+/** Whether nobody is left. A child's exit is collected too then, so that it can still be told. */
+const isOver = (trees: Trees, look: TreeLook): boolean =>
+  look.complete && look.members.length === 0 && look.occupied.length === 0 &&
+  trees.forest.find(look.root)?.unreapedChild !== true
 
 const keyOf = (member: Member): string => `${member.pid}:${member.startedAt}`
 
