@@ -207,9 +207,9 @@ describe("NodeKeeperDriver", () => {
           yield* job.exit
           assert.match(job.out.text, /^SigIgn:\s+0{16}\n1\n/)
           // The fourth is the listing's own.
-          const descriptors = [...job.out.text.matchAll(/(\d+) -> (.*)/g)].map(([_, fd, to]) => [fd, to?.split("/")[1]])
-          assert.deepStrictEqual(descriptors.map(([fd]) => fd), ["0", "1", "2", "3"])
-          assert.strictEqual(descriptors[3]?.[1], "proc")
+          const descriptors = [...job.out.text.matchAll(/\d+ -> .*/g)].map(([line]) => line)
+          assert.deepStrictEqual(descriptors.map((line) => line.slice(0, 5)), ["0 -> ", "1 -> ", "2 -> ", "3 -> "])
+          assert.match(descriptors[3] ?? "", /^3 -> \/proc\//)
         })
       ))
 

@@ -27,7 +27,7 @@ export interface Lost {
 }
 
 /** What becomes of a start: one of the three, once. */
-export interface StartEvents {
+interface StartEvents {
   readonly started: (root: Identity) => void
   readonly failed: (failure: Failure) => void
   /** It was taken back in time. */
