@@ -14,15 +14,14 @@ import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
+import { fifosOf } from "./internal/carrier.ts"
+import { noStreams, streamsOf } from "./internal/child.ts"
 import * as FifoPool from "./internal/fifoPool.ts"
-import * as Forest from "./internal/forest.ts"
 import * as Leader from "./internal/leader.ts"
-import * as Look from "./internal/look.ts"
 import { isDead, linux, type ProcessTable, readBootId, tryReadStat } from "./internal/processTable.ts"
 import * as PsTable from "./internal/psTable.ts"
-import * as Signals from "./internal/signals.ts"
 import * as StartQueue from "./internal/startQueue.ts"
-import * as Taskkill from "./internal/taskkill.ts"
+import * as Trees from "./internal/trees.ts"
 
 /** How long an interrupted start kills and looks again, in milliseconds, before it gives up on a tree that will not end. */
 const endingMillis = 3_000
@@ -54,9 +53,8 @@ const capabilitiesOf = (bootId: string | null, table: ProcessTable | null): Proc
 export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope> = Effect.gen(function*() {
   const bootId = readBootId()
   const table = findTable(bootId)
-  const forest = Forest.make(bootId, table ?? linux)
-  const looker = Look.make(forest, (table ?? linux).read)
-  const signalTree = isWindows ? Taskkill.make() : Signals.make(table ?? linux)
+  const trees = Trees.make(bootId, table ?? linux)
+  const { forest } = trees
   const queue = StartQueue.make()
   const fifos = FifoPool.make()
   const open = new Set<Leader.Leader>()
@@ -71,15 +69,10 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
   )
 
   const look: ProcessDriver.ProcessDriver["look"] = (roots) =>
-    Effect.callback((resume) => looker.look(roots, (looks) => resume(Effect.succeed(looks))))
+    Effect.callback((resume) => trees.look(roots, (looks) => resume(Effect.succeed(looks))))
 
   const signal: ProcessDriver.ProcessDriver["signal"] = (root, targets, signal) =>
-    Effect.callback((resume) => {
-      forest.adopt(root)
-      const tree = forest.find(root)
-      if (tree === undefined) return resume(Effect.succeed([]))
-      signalTree(tree, targets.members, targets.groups ?? [], signal, (told) => resume(Effect.succeed(told)))
-    })
+    Effect.callback((resume) => trees.signal(root, targets, signal, (told) => resume(Effect.succeed(told))))
 
   /** Ends a tree that nobody will hear of. */
   const endTree = (child: ProcessDriver.Child): Effect.Effect<void> =>
@@ -104,15 +97,7 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
     open.add(leader)
     return {
       identity,
-      write: (bytes) =>
-        Effect.callback((resume) => leader.stdin.write(bytes, (accepted) => resume(Effect.succeed(accepted)))),
-      closeStdin: (options) =>
-        options?.now === true
-          ? Effect.sync(leader.stdin.destroy)
-          : Effect.callback((resume) => leader.stdin.close(() => resume(Effect.void))),
-      resume: (stream) => leader.outputs[stream].resume(),
-      drain: (stream) => leader.outputs[stream].drain(),
-      finish: Effect.void,
+      ...streamsOf(leader),
       release: Effect.sync(() => {
         if (!open.delete(leader)) return
         leader.release()
@@ -122,19 +107,10 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
   }
 
   /** What nobody but a look can tell of: the exit was another's to collect. */
-  const attach = ({ identity, onExit, stderr, stdout }: ProcessDriver.AttachRequest): ProcessDriver.Child => {
-    stdout.end()
-    if (stderr !== "merged") stderr.end()
+  const attach = (request: ProcessDriver.AttachRequest): ProcessDriver.Child => {
+    const { identity, onExit } = request
     const forget = forest.watch(identity, () => onExit({ code: null, signal: null }))
-    return {
-      identity,
-      write: () => Effect.succeed(0),
-      closeStdin: () => Effect.void,
-      resume: () => {},
-      drain: () => "ended",
-      finish: Effect.void,
-      release: Effect.sync(forget)
-    }
+    return { identity, ...noStreams(request), release: Effect.sync(forget) }
   }
 
   /** Enqueues a start. Answers what to wait for, and how to undo it from wherever it has got to. */
@@ -154,12 +130,12 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
           state = child
           tell(Effect.succeed(child))
         },
-        failed: (failure) => tell(Effect.fail(failure))
+        failed: (failure) => tell(Effect.fail(new ProcessDriver.SpawnFailed(failure)))
       })
     }
     const prepare = (ready: () => void): void => {
       if (!hasFifos) return ready()
-      fifos.take(Leader.fifosOf(request), (taken) => {
+      fifos.take(fifosOf(request), (taken) => {
         names = taken
         ready()
       })
@@ -196,10 +172,7 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
     attach: (request) => Effect.sync(() => attach(request)),
     detachedFiles: null,
     look,
-    occupied: (root) => {
-      const tree = forest.find(root)
-      return tree !== undefined && Forest.isOccupied(tree)
-    },
+    occupied: trees.occupied,
     signal,
     sha256: () => {
       const hash = createHash("sha256")

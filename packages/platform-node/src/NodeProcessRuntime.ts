@@ -14,6 +14,7 @@ import * as Layer from "effect/Layer"
 import * as Runtime from "effect/Runtime"
 import * as Scope from "effect/Scope"
 import { join } from "node:path"
+import * as NodeKeeperDriver from "./NodeKeeperDriver.ts"
 import * as NodeProcessDriver from "./NodeProcessDriver.ts"
 import * as NodeSqlite from "./NodeSqlite.ts"
 
@@ -21,8 +22,19 @@ import * as NodeSqlite from "./NodeSqlite.ts"
  * `AppProcess`, `BackgroundProcess` and `ShutdownBarrier` on this machine's processes, with rows in memory. Output goes to
  * no disk, unless a `BlobStore` is provided to it: see `layerBlobs`. Closing it runs the shutdown barrier. A constant, so
  * that however often it is provided in one application there is one runtime.
+ *
+ * Where it can, it starts its children through a keeper, a process of its own that ends them when this one is killed: see
+ * `NodeKeeperDriver`.
  */
 export const layer: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.layer.pipe(
+  Layer.provide([NodeKeeperDriver.layerAuto, ProcessLedgerMemory.layer])
+)
+
+/**
+ * As `layer`, with this process as the parent of its children: for programs that run one command and end. It is there some
+ * 100 ms earlier and without a second process; when this one is killed, its children live on.
+ */
+export const layerDirect: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.layer.pipe(
   Layer.provide([NodeProcessDriver.layer, ProcessLedgerMemory.layer])
 )
 
@@ -48,7 +60,7 @@ export const layerLedger = (
 export const layerDurable = (
   options: StateOptions
 ): Layer.Layer<ProcessRuntime.ProcessRuntime, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
-  ProcessRuntime.layer.pipe(Layer.provide([NodeProcessDriver.layer, layerLedger(options)]))
+  ProcessRuntime.layer.pipe(Layer.provide([NodeKeeperDriver.layerAuto, layerLedger(options)]))
 
 /**
  * Keeps output that memory would lose as files under `directory`, which is made with mode 0700: provide it to `layer`.

@@ -2,13 +2,13 @@
  * A stock of FIFOs: named pipes that a child writes to and this process reads.
  *
  * Node gives a child socket pairs, which cannot be opened again as `/dev/stdout`, and has no call that makes a pipe. A
- * FIFO is one, but only the program `mkfifo` makes it, so they are made in batches, one batch at a time. Each name is
+ * FIFO is one, but only a program makes it (`mkfifo.ts`), so they are made in batches, one batch at a time. Each name is
  * used once and unlinked at once, so that what survives of one job can never write into the next one's.
  */
-import { spawn } from "node:child_process"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
+import { type MakeFifos, mkfifo } from "./mkfifo.ts"
 
 /** The first batch is small, since most programs start few children; `mkfifo` takes some 40 us a name. */
 const firstBatch = 24
@@ -48,8 +48,7 @@ export interface FifoPool {
 }
 
 /** A pool with no directory yet: it is made, readable by this user only, with the first batch. */
-export const make = (options?: { readonly program?: string | undefined }): FifoPool => {
-  const program = options?.program ?? "mkfifo"
+export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
   let directory: string | null = null
   let made = 0
   let closed = false
@@ -74,15 +73,7 @@ export const make = (options?: { readonly program?: string | undefined }): FifoP
       directory ??= makeDirectory()
       const within = directory
       const fresh = Array.from({ length: made === 0 ? firstBatch : batch }, () => path.join(within, String(made++)))
-      const child = spawn(program, ["-m", "600", ...fresh], { stdio: "ignore" })
-      let settled = false
-      const once = (ok: boolean): void => {
-        if (settled) return
-        settled = true
-        settle(ok ? fresh : [])
-      }
-      child.once("error", () => once(false))
-      child.once("exit", (code) => once(code === 0))
+      makeFifos(fresh, (ok) => settle(ok ? fresh : []))
     } catch {
       settle([])
     }

@@ -8,7 +8,8 @@
  * stays owned while its leader is the recorded process, or while there is no process of that id and the session was seen
  * populated so lately that the ids cannot have come round. The same holds for groups.
  */
-import { type Identity, markerPrefix } from "@procyon/runtime/domain/Identity"
+import type { Identity } from "@procyon/runtime/domain/Identity"
+import { markerPrefix } from "@procyon/runtime/domain/Marker"
 import type { TreeLook } from "@procyon/runtime/ports/ProcessDriver"
 import { errnoOf, isDead, linux, type ProcessStat, type ProcessTable, type Reading } from "./processTable.ts"
 import { inSlices } from "./slices.ts"
@@ -39,7 +40,7 @@ export interface Tree {
 }
 
 /** Asks the system whether a group has any process, zombies included. Not allowed to signal it means that it has. */
-const probeGroup = (group: number): boolean => {
+export const probeGroup = (group: number): boolean => {
   try {
     process.kill(-group, 0)
     return true

@@ -4,38 +4,31 @@
  * The child writes to FIFOs that this process reads; where none can be had, to Node's own pipes.
  */
 import type { Exit } from "@procyon/runtime/domain/Status"
-import type { OutputSink, SpawnFailed, SpawnRequest, StreamName } from "@procyon/runtime/ports/ProcessDriver"
+import type { SpawnRequest } from "@procyon/runtime/ports/ProcessDriver"
 import { type ChildProcess, spawn, type StdioOptions } from "node:child_process"
 import * as fs from "node:fs"
+import * as Carrier from "./carrier.ts"
 import { environmentOf, programLine } from "./environment.ts"
 import * as OutputReader from "./outputReader.ts"
-import { nameFailure } from "./spawnFailure.ts"
+import { type Failure, nameFailure } from "./spawnFailure.ts"
 import * as StdinWriter from "./stdinWriter.ts"
 
 const { O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants
 
 /** A started leader, without anything that Effect is needed for. */
-export interface Leader {
+export interface Leader extends Carrier.Ends {
   readonly pid: number
   readonly child: ChildProcess
-  readonly stdin: StdinWriter.StdinWriter
-  readonly outputs: Readonly<Record<StreamName, OutputReader.OutputReader>>
   /** Lets go of everything but the process. Its exit is still collected, and told to nobody. */
   readonly release: () => void
 }
-
-/** How many FIFOs a start takes: one for each stream that is read apart, one for stdin. */
-export const fifosOf = (request: SpawnRequest): number =>
-  (request.stderr === "merged" ? 1 : 2) + (takesInput(request) ? 1 : 0)
-
-const takesInput = (request: SpawnRequest): boolean => (request.command.options.stdin ?? "none") !== "none"
 
 /** The ends of a child's pipes: what it is given, and what reads and feeds them. */
 interface Pipes {
   readonly stdio: StdioOptions
   /** The child's own ends, closed here after the start. */
   readonly theirs: ReadonlyArray<number>
-  readonly connect: (child: ChildProcess) => Pick<Leader, "stdin" | "outputs">
+  readonly connect: (child: ChildProcess) => Carrier.Ends
   /** Undoes the opening, after a start that failed. */
   readonly abandon: () => void
 }
@@ -43,11 +36,11 @@ interface Pipes {
 /** What is told of a start: one of the two, `started` in the turn of the start and before anything else is told. */
 export interface Events {
   readonly started: (leader: Leader) => void
-  readonly failed: (failure: SpawnFailed) => void
+  readonly failed: (failure: Failure) => void
 }
 
 /**
- * Starts a leader in a session of its own. `fifos`: as many unused names as `fifosOf` says, or `null` for Node's pipes;
+ * Starts a leader in a session of its own. `fifos`: as many unused names as `Carrier.fifosOf` says, or `null` for Node's pipes;
  * none of them is left, whatever becomes of the start. Calls one of `started` and `failed`, `started` always within this
  * call.
  */
@@ -90,41 +83,20 @@ const spawnWith = (
 }
 
 const follow = (child: ChildProcess, pid: number, pipes: Pipes, onExit: (exit: Exit) => void): Leader => {
-  const { outputs, stdin } = pipes.connect(child)
-  const readers = new Set(Object.values(outputs))
-  let released = false
+  const carrier = Carrier.make(pipes.connect(child), onExit)
   // Node tells a refused signal as an 'error' of a child that runs happily; a start that succeeded cannot fail any more.
   child.on("error", () => {})
-  child.once("exit", (code, signal) => {
-    // A writer that does not write never learns that nobody reads.
-    stdin.release()
-    let open = readers.size
-    const settled = (): void => {
-      if (--open === 0 && !released) onExit({ code, signal })
-    }
-    for (const reader of readers) reader.settle(settled)
-  })
+  child.once("exit", (code, signal) => carrier.exited({ code, signal }))
   return {
     pid,
     child,
-    stdin,
-    outputs,
+    stdin: carrier.stdin,
+    outputs: carrier.outputs,
     release() {
-      if (released) return
-      released = true
-      stdin.release()
-      for (const reader of readers) reader.close()
+      carrier.release()
       child.unref()
     }
   }
-}
-
-const outputsOf = (
-  request: SpawnRequest,
-  read: (stream: StreamName, sink: OutputSink) => OutputReader.OutputReader
-): Leader["outputs"] => {
-  const stdout = read("stdout", request.stdout)
-  return { stdout, stderr: request.stderr === "merged" ? stdout : read("stderr", request.stderr) }
 }
 
 const pipesOf = (request: SpawnRequest, fifos: ReadonlyArray<string> | null): Pipes => {
@@ -162,7 +134,7 @@ const openFifos = (request: SpawnRequest, names: ReadonlyArray<string>): Pipes =
   try {
     const out = output()
     const err = request.stderr === "merged" ? out : output()
-    const input = takesInput(request) ? open(O_RDONLY | O_NONBLOCK, O_WRONLY | O_NONBLOCK) : null
+    const input = Carrier.takesInput(request) ? open(O_RDONLY | O_NONBLOCK, O_WRONLY | O_NONBLOCK) : null
     const ours = { stdout: out[0], stderr: err[0] }
     const feed = input?.[1]
     return {
@@ -170,7 +142,7 @@ const openFifos = (request: SpawnRequest, names: ReadonlyArray<string>): Pipes =
       // The reading end of stdin too: while it is open here, a child that has gone is not noticed.
       theirs: [...new Set([out[1], err[1], ...input?.slice(0, 1) ?? []])],
       connect: () => ({
-        outputs: outputsOf(request, (stream, sink) => OutputReader.fromFifo(ours[stream], sink)),
+        outputs: Carrier.outputsOf(request, (stream, sink) => OutputReader.fromFifo(ours[stream], sink)),
         stdin: feed === undefined ? StdinWriter.make(null) : StdinWriter.fromFifo(feed)
       }),
       abandon: () => {
@@ -185,12 +157,12 @@ const openFifos = (request: SpawnRequest, names: ReadonlyArray<string>): Pipes =
 }
 
 const nodePipes = (request: SpawnRequest): Pipes => ({
-  stdio: [takesInput(request) ? "pipe" : "ignore", "pipe", "pipe"],
+  stdio: [Carrier.takesInput(request) ? "pipe" : "ignore", "pipe", "pipe"],
   theirs: [],
   connect: (child) => {
     const streams = { stdout: child.stdout ? [child.stdout] : [], stderr: child.stderr ? [child.stderr] : [] }
     return {
-      outputs: outputsOf(request, (stream, sink) =>
+      outputs: Carrier.outputsOf(request, (stream, sink) =>
         OutputReader.fromPipes(
           request.stderr === "merged" ? [...streams.stdout, ...streams.stderr] : streams[stream],
           sink

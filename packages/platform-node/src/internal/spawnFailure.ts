@@ -5,7 +5,7 @@
  * Node blames the command for each. So after a failure this looks, with the child's own PATH and working directory,
  * which of them it was. What it cannot tell it calls `Other`, with the errno.
  */
-import { SpawnFailed, type SpawnProblem } from "@procyon/runtime/ports/ProcessDriver"
+import type { SpawnProblem } from "@procyon/runtime/ports/ProcessDriver"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { errnoOf } from "./processTable.ts"
@@ -19,13 +19,22 @@ export interface Attempt {
   readonly path: string | undefined
 }
 
-/** The failure that `error` was, judged by a look made now. */
-export const nameFailure = (attempt: Attempt, error: unknown): SpawnFailed => {
-  const code = errnoOf(error)
-  return new SpawnFailed({ problem: problemOf(attempt, code), code })
+/** What a `SpawnFailed` tells, without Effect. */
+export interface Failure {
+  readonly problem: SpawnProblem
+  readonly code: string | null
 }
 
-const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
+/** The failure that `error` was, judged by a look made now. */
+export const nameFailure = (attempt: Attempt, error: unknown): Failure => {
+  const code = errnoOf(error)
+  return { problem: problemOf(attempt, code), code }
+}
+
+/** The failure of something that a start needs and that is not the program itself: a limit, or something else. */
+export const nameLimit = (code: string | null): Failure => ({ problem: problemOfLimit(code), code })
+
+const problemOfLimit = (code: string | null): SpawnProblem => {
   switch (code) {
     case "E2BIG":
       return "TooLarge"
@@ -34,6 +43,13 @@ const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
       return "TooManyFiles"
     case "EAGAIN":
       return "TooManyProcesses"
+    default:
+      return "Other"
+  }
+}
+
+const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
+  switch (code) {
     case "ENOENT":
     case "EACCES":
     case "ENOTDIR":
@@ -41,7 +57,7 @@ const problemOf = (attempt: Attempt, code: string): SpawnProblem => {
     case "ENAMETOOLONG":
       return problemOfDirectory(attempt.cwd) ?? problemOfFile(attempt, code)
     default:
-      return "Other"
+      return problemOfLimit(code)
   }
 }
 

@@ -6,16 +6,17 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as FifoPool from "../../src/internal/fifoPool.ts"
+import { type MakeFifos, mkfifo } from "../../src/internal/mkfifo.ts"
 
 const take = (pool: FifoPool.FifoPool, count: number): Effect.Effect<ReadonlyArray<string> | null> =>
   Effect.callback((resume) => pool.take(count, (names) => resume(Effect.succeed(names))))
 
 const withPool = <E>(
   body: (pool: FifoPool.FifoPool) => Effect.Effect<void, E>,
-  options?: Parameters<typeof FifoPool.make>[0]
+  makeFifos?: MakeFifos
 ): Effect.Effect<void, E> =>
   Effect.acquireUseRelease(
-    Effect.sync(() => FifoPool.make(options)),
+    Effect.sync(() => FifoPool.make(makeFifos)),
     body,
     (pool) => Effect.callback((resume) => pool.close(() => resume(Effect.void)))
   )
@@ -89,6 +90,6 @@ describe("fifoPool", () => {
       withPool((pool) =>
         Effect.gen(function*() {
           assert.strictEqual(yield* take(pool, 1), null)
-        }), { program }))
+        }), mkfifo(program)))
   }
 })

@@ -25,14 +25,14 @@ const short: Partial<Settings.Settings> = {
 export const runtime = (
   settings: Partial<Settings.Settings> = {}
 ): Layer.Layer<ProcessRuntime.ProcessRuntime> =>
-  Layer.fresh(NodeProcessRuntime.layer).pipe(Layer.provide(Settings.layer({ ...short, ...settings })))
+  Layer.fresh(NodeProcessRuntime.layerDirect).pipe(Layer.provide(Settings.layer({ ...short, ...settings })))
 
 /** The same with a store for what memory loses. */
 export const runtimeWith = <E>(
   store: Layer.Layer<BlobStore.Service, E>,
   settings: Partial<Settings.Settings> = {}
 ): Layer.Layer<ProcessRuntime.ProcessRuntime, E> =>
-  Layer.fresh(NodeProcessRuntime.layer).pipe(
+  Layer.fresh(NodeProcessRuntime.layerDirect).pipe(
     Layer.provide(store),
     Layer.provide(Settings.layer({ ...short, ...settings }))
   )

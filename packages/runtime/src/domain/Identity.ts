@@ -7,6 +7,8 @@
  */
 import * as Schema from "effect/Schema"
 
+export { markerPrefix } from "./Marker.ts"
+
 /**
  * - `pid`: the process id.
  * - `startedAt`: the platform's own start time (Linux: clock ticks since boot, field 22 of `/proc/PID/stat`). Only ever
@@ -21,9 +23,6 @@ export const Identity = Schema.Struct({
   marker: Schema.String
 })
 export interface Identity extends Schema.Schema.Type<typeof Identity> {}
-
-/** What every marker's name starts with. The rest is random, so nested runtimes keep each other's. */
-export const markerPrefix = "PROCYON_MARK_"
 
 /** Whether both name the same process. */
 export const same = (self: Identity, that: Identity): boolean =>

@@ -1,0 +1,24 @@
+/**
+ * Making FIFOs, which Node has no call for.
+ */
+import { spawn } from "node:child_process"
+import { errnoOf } from "./processTable.ts"
+
+/**
+ * Makes FIFOs of these names, for this user only, and calls back once: whether all of them are there, and the errno name
+ * of what was in the way, if it is known. May throw.
+ */
+export type MakeFifos = (names: ReadonlyArray<string>, done: (made: boolean, code: string | null) => void) => void
+
+/** Makes them by a program that takes what `mkfifo` takes. */
+export const mkfifo = (program = "mkfifo"): MakeFifos => (names, done) => {
+  const child = spawn(program, ["-m", "600", ...names], { stdio: "ignore" })
+  let settled = false
+  const once = (made: boolean, code: string | null): void => {
+    if (settled) return
+    settled = true
+    done(made, code)
+  }
+  child.once("error", (error) => once(false, errnoOf(error)))
+  child.once("exit", (code) => once(code === 0, null))
+}

@@ -1,0 +1,91 @@
+/**
+ * An application with a keeper. Run by the tests of the keeper driver, which kill it. Arguments: what it does, and a tag
+ * that is in the command line of everything it starts.
+ *
+ * - `jobs`: starts one job of each vice, says so, and then starts more and more until it is killed.
+ * - `live`: has one child that waits, says so, and has nothing else to do.
+ * - `idle`: has had a child and has none left; it does not close its driver.
+ * - `closes`: closes its driver with a child that was not released, and one that was.
+ */
+import { NodeKeeperDriver } from "@procyon/platform-node"
+import type * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
+import { Arena, lookAt, newMarker, shell } from "../internal/bench.ts"
+
+const [how = "", tag = ""] = process.argv.slice(2)
+
+const say = (what: string): void => void process.stdout.write(`${what}\n`)
+
+const vices = [
+  `exec sleep 300.${tag}`,
+  `trap '' TERM; echo ready; exec sleep 300.${tag}`,
+  `setsid sleep 300.${tag} & wait`,
+  `set -m; sleep 300.${tag} & wait`,
+  `(setsid sleep 300.${tag} >/dev/null 2>&1 &); exit 0`,
+  `while :; do sleep 0.01${tag} & sleep 0.01; done`
+]
+
+const spawn = (driver: ProcessDriver.ProcessDriver, script: string, out = new Arena()) =>
+  Effect.gen(function*() {
+    let exited = false
+    const child = yield* driver.spawn({
+      command: shell(script, {}, "/bin/bash"),
+      marker: newMarker(),
+      stdout: out,
+      stderr: "merged",
+      onExit: () => {
+        exited = true
+      }
+    })
+    return { child, out, hasExited: () => exited }
+  })
+
+const until = (holds: Effect.Effect<boolean>): Effect.Effect<void> =>
+  Effect.gen(function*() {
+    while (!(yield* holds)) yield* Effect.sleep(5)
+  })
+
+const scope = Scope.makeUnsafe()
+const driver = await Effect.runPromise(Scope.provide(NodeKeeperDriver.make({ graceMillis: 300 }), scope))
+
+const jobs = Effect.gen(function*() {
+  const started = yield* Effect.forEach(vices, (script) => spawn(driver, script), { concurrency: "unbounded" })
+  for (const { child, out } of started.slice(1, 2)) {
+    yield* until(Effect.sync(() => out.text.includes("ready")))
+    yield* until(Effect.map(lookAt(driver, child.identity), ({ members }) => members.length === 1))
+  }
+  for (const { child } of started.slice(2, 4)) {
+    yield* until(Effect.map(lookAt(driver, child.identity), ({ members }) => members.length === 2))
+  }
+  for (const { hasExited } of started.slice(4, 5)) yield* until(Effect.sync(hasExited))
+  say("up")
+  for (;;) yield* Effect.forEach(Array.from({ length: 5 }), () => spawn(driver, `exec sleep 300.${tag}`))
+})
+
+switch (how) {
+  case "jobs":
+    await Effect.runPromise(jobs)
+    break
+  case "live":
+    await Effect.runPromise(spawn(driver, `exec sleep 300.${tag}`))
+    say("up")
+    break
+  case "idle": {
+    const { child, hasExited } = await Effect.runPromise(spawn(driver, "exit 0"))
+    await Effect.runPromise(until(Effect.sync(hasExited)))
+    await Effect.runPromise(child.release)
+    say("done")
+    break
+  }
+  case "closes": {
+    const [kept] = await Effect.runPromise(Effect.all([
+      spawn(driver, `exec sleep 301.${tag}`),
+      spawn(driver, `exec sleep 300.${tag}`)
+    ]))
+    await Effect.runPromise(kept.child.release)
+    await Effect.runPromise(Scope.close(scope, Exit.void))
+    say("done")
+  }
+}
