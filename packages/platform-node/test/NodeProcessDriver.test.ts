@@ -515,7 +515,9 @@ describe("NodeProcessDriver", () => {
         Effect.gen(function*() {
           const job = yield* start(driver, shell("(setsid sleep 300 >/dev/null 2>&1 &); exit 0"))
           yield* job.exit
-          const look = yield* job.look
+          // The leader need not have waited for the daemon to become one.
+          let look = yield* job.look
+          while (look.members[0]?.name !== "sleep") look = yield* job.look
           assert.strictEqual(look.leader, "gone")
           assert.deepStrictEqual(look.members.map((member) => [member.group, member.session]), [
             [look.members[0]?.pid, look.members[0]?.pid]

@@ -871,7 +871,7 @@ const startLaws = (programs: Programs): ReadonlyArray<Statement> => [
 
 const takenInLaws = (programs: Programs): ReadonlyArray<Statement> => [
   law(
-    "a leader that another runtime has started is looked at and signalled, and its exit is unknown",
+    "a leader that was taken in is looked at and signalled, and its exit is unknown, unless its parent can tell",
     programs.waits,
     (bench, command) =>
       Effect.gen(function*() {
@@ -885,7 +885,9 @@ const takenInLaws = (programs: Programs): ReadonlyArray<Statement> => [
         assert.strictEqual(only(yield* bench.signal(root, "SIGTERM")).outcome, "sent")
         yield* bench.until("the leader is gone", bench.look(root), (look) => look.leader === "gone")
         yield* bench.look(root)
-        assert.deepStrictEqual(attached.exits, [unknownExit])
+        // Here the driver itself, or a helper of its, may still be the parent, and then it knows.
+        assert.lengthOf(attached.exits, 1)
+        assert.include([null, "SIGTERM"], attached.exits[0]?.signal)
       }),
     ["processTable"]
   ),
