@@ -4,7 +4,7 @@
  *
  * Argument: its `Life`, as JSON.
  */
-import { NodeProcessDriver, NodeProcessRuntime } from "@procyon/platform-node"
+import { NodeKeeperDriver, NodeProcessDriver, NodeProcessRuntime } from "@procyon/platform-node"
 import {
   BackgroundProcess,
   BlobStore,
@@ -18,6 +18,7 @@ import {
 } from "@procyon/runtime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as fs from "node:fs"
 import * as Instrumented from "./instrumented.ts"
 import * as Jobs from "./jobs.ts"
 import * as Journal from "./journal.ts"
@@ -30,14 +31,23 @@ const places = placesIn(life.directory)
 const next = numbers(life.seed)
 const write = (line: Journal.Line): void => Journal.append(places.journal, line)
 
+const childrenOf = (pid: number): ReadonlyArray<number> =>
+  fs.readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").trim().split(" ").map(Number).filter((child) =>
+    child > 0
+  )
+
 const points = Points.make(life.target, (target) => {
   write({ _tag: "Killed", life: life.number, target })
+  // With a keeper, that is the only child.
+  if (life.driver === "unkept") { for (const pid of childrenOf(process.pid)) process.kill(pid, "SIGKILL") }
   process.kill(process.pid, "SIGKILL")
 })
 const titles = new Instrumented.Titles()
 
+const graceMillis = 150
+
 const settings = Settings.layer({
-  graceMillis: 150,
+  graceMillis,
   forceWindowMillis: 2_000,
   lingerMillis: 20,
   pollMillis: 10,
@@ -50,6 +60,8 @@ const settings = Settings.layer({
   startAnswerMillis: 10_000
 })
 
+const driver = life.driver === "direct" ? NodeProcessDriver.layer : NodeKeeperDriver.layer({ graceMillis })
+
 const ports = Layer.mergeAll(
   Layer.effect(
     ProcessLedger.Service,
@@ -58,7 +70,7 @@ const ports = Layer.mergeAll(
   Layer.effect(
     ProcessDriver.Service,
     Effect.map(ProcessDriver.Service, (driver) => Instrumented.driver(driver, points, titles))
-  ).pipe(Layer.provide(NodeProcessDriver.layer)),
+  ).pipe(Layer.provide(driver)),
   Layer.effect(
     BlobStore.Service,
     Effect.map(BlobStore.Service, (blobs) => Instrumented.blobs(blobs, points, titles))
@@ -90,10 +102,13 @@ const consume = Effect.gen(function*() {
   while (yield* some) points.at("notice taken")
 })
 
-const observe = Effect.flatMap(BackgroundProcess.Service, (service) =>
-  service.observe((event) =>
-    Effect.sync(() => points.at(`event ${event._tag}`, event._tag === "Missed" ? null : titles.of(event.id)))
-  ))
+const observe = Effect.flatMap(
+  BackgroundProcess.Service,
+  (service) =>
+    service.observe((event) =>
+      Effect.sync(() => points.at(`event ${event._tag}`, event._tag === "Missed" ? null : titles.of(event.id)))
+    )
+)
 
 /** Asks again until it is so. The parent bounds the whole life. */
 const until = <E, R>(ask: Effect.Effect<boolean, E, R>): Effect.Effect<void, E, R> =>

@@ -89,7 +89,9 @@ export const failures = (lines: ReadonlyArray<Line>): ReadonlyArray<Trial.Verdic
 
 /** One failed trial, so that it can be run again. */
 export const describe = ({ directory, problems, trial }: Trial.Verdict): string => {
-  const where = trial.targets.map(({ job, occurrence, point }) => `${point}${job === null ? "" : ` of ${job}`} #${occurrence}`)
+  const where = trial.targets.map(({ job, occurrence, point }) =>
+    `${point}${job === null ? "" : ` of ${job}`} #${occurrence}`
+  )
   return [
     `${trial.driver}, seed ${trial.seed}, killed at ${where.join(", then at ") || "no point"}:`,
     ...problems.map((problem) => `  ${problem}`),

@@ -36,11 +36,9 @@ export const sentinel = "nobody's business"
 /** A keeper that outlived its application ends what that left, and itself, at the latest so long after. */
 const keeperMillis = 5_000
 
-const isKept = (driver: string): boolean => driver === "keeper"
-
 const survivors = ({ directory, driver, tag }: Scene): Effect.Effect<ReadonlyArray<string>> =>
   Effect.gen(function*() {
-    const giveUpAt = performance.now() + (isKept(driver) ? keeperMillis : 0)
+    const giveUpAt = performance.now() + (driver === "keeper" ? keeperMillis : 0)
     for (;;) {
       const living = Census.take(tag, directory)
       if (living.length === 0) return []
@@ -123,8 +121,12 @@ const blobFindings = (
         if (!forgotten.has(row.id)) problems.push(`the blob of ${row.title} is not there`)
         continue
       }
-      if (fs.statSync(join(directory, file)).size !== spilledBytes) problems.push(`the blob of ${row.title} has another size`)
-      if (gap === null && sha256Of(join(directory, file)) !== sha256) problems.push(`the blob of ${row.title} holds something else`)
+      if (fs.statSync(join(directory, file)).size !== spilledBytes) {
+        problems.push(`the blob of ${row.title} has another size`)
+      }
+      if (gap === null && sha256Of(join(directory, file)) !== sha256) {
+        problems.push(`the blob of ${row.title} holds something else`)
+      }
     }
   }
   const left = files.filter((file) => !named.has(file))
@@ -136,7 +138,9 @@ const blobFindings = (
 }
 
 const recoveryProblems = (lines: ReadonlyArray<Journal.Line>): ReadonlyArray<string> =>
-  lines.flatMap((line) => line._tag === "Recovered" && line.outcome === "elsewhere" ? [`${line.id} is held elsewhere`] : [])
+  lines.flatMap((line) =>
+    line._tag === "Recovered" && line.outcome === "elsewhere" ? [`${line.id} is held elsewhere`] : []
+  )
 
 export const gather = (scene: Scene): Effect.Effect<Findings> =>
   Effect.gen(function*() {
@@ -149,7 +153,8 @@ export const gather = (scene: Scene): Effect.Effect<Findings> =>
     const missing = [...started].filter((id) => !forgotten.has(id) && !rows.some((row) => row.id === id))
     const blobs = blobFindings(places.blobs, rows, lines)
     const outside = fs.readdirSync(places.outside)
-    const isTouched = outside.join() !== "sentinel" || fs.readFileSync(join(places.outside, "sentinel"), "utf8") !== sentinel
+    const isTouched = outside.join() !== "sentinel" ||
+      fs.readFileSync(join(places.outside, "sentinel"), "utf8") !== sentinel
     return {
       problems: [
         ...living,

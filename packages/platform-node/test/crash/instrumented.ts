@@ -1,5 +1,5 @@
 /** Ports whose calls are points. */
-import { BlobStore, ProcessDriver, ProcessLedger } from "@procyon/runtime"
+import type { BlobStore, ProcessDriver, ProcessLedger } from "@procyon/runtime"
 import * as Effect from "effect/Effect"
 import type { Points } from "./points.ts"
 

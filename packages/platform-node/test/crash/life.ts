@@ -2,7 +2,12 @@
 import { join } from "node:path"
 import type { Target } from "./points.ts"
 
-export const drivers = ["direct"] as const
+/**
+ * - `direct`: the application is the parent of the jobs.
+ * - `keeper`: a keeper is, and outlives the application to end them.
+ * - `unkept`: a keeper is, and is killed with the application.
+ */
+export const drivers = ["direct", "keeper", "unkept"] as const
 export type DriverName = typeof drivers[number]
 
 export interface Life {

@@ -1,5 +1,5 @@
 /** Which points an application is killed at, and which time and which job's of each: that is up to the seed. */
-import type { DriverName } from "./life.ts"
+import { type DriverName, drivers } from "./life.ts"
 import type { Reached, Target } from "./points.ts"
 import { numbers, shuffled } from "./seeded.ts"
 
@@ -7,7 +7,7 @@ const around = (...calls: ReadonlyArray<string>): ReadonlyArray<string> =>
   calls.flatMap((call) => [`${call} before`, `${call} after`])
 
 /** In the order of a job's life. */
-export const living: ReadonlyArray<string> = [
+const living: ReadonlyArray<string> = [
   "runtime built",
   "start asked",
   ...around("ledger.insert", "driver.spawn", "ledger.transition started"),
@@ -39,11 +39,13 @@ export const living: ReadonlyArray<string> = [
 ]
 
 /** Of a life that finds what one killed in the middle of its work has left. */
-export const recovering: ReadonlyArray<string> = [
+const recovering = (driver: DriverName): ReadonlyArray<string> => [
   ...around("ledger.rows", "ledger.transition claimed", "driver.attach"),
   "runtime built",
-  ...around("driver.look", "driver.signal SIGTERM", "driver.signal SIGKILL", "ledger.transition ended"),
-  ...around("ledger.transition offered"),
+  ...around("driver.look"),
+  // A keeper has ended everybody before that.
+  ...(driver === "keeper" ? [] : around("driver.signal SIGTERM", "driver.signal SIGKILL")),
+  ...around("ledger.transition ended", "ledger.transition offered"),
   "notice seen",
   ...around("ledger.transition told"),
   "recovery told",
@@ -65,8 +67,19 @@ export const atWork: Target = { point: "jobs at work", job: null, occurrence: 1 
 
 export const itemsOf = (driver: DriverName): ReadonlyArray<Item> => [
   ...living.map((point): Item => ({ driver, stage: "living", point })),
-  ...recovering.map((point): Item => ({ driver, stage: "recovering", point }))
+  ...recovering(driver).map((point): Item => ({ driver, stage: "recovering", point }))
 ]
+
+/** Every so many of the items of a stage, the drivers in turn. */
+const sampled = (stage: Stage, step: number): ReadonlyArray<Item> => {
+  const lists = drivers.map((driver) => itemsOf(driver).filter((item) => item.stage === stage))
+  return (lists[0] ?? []).flatMap((_, index) =>
+    index % step === 0 ? lists[(index / step) % lists.length]?.[index] ?? [] : []
+  )
+}
+
+/** A short form of all of it. */
+export const quick: ReadonlyArray<Item> = [...sampled("living", 2), ...sampled("recovering", 4)]
 
 /**
  * Targets for a point, the one that the seed chose first. How often a point is reached differs from run to run, so the

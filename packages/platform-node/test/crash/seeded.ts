@@ -9,10 +9,6 @@ export const numbers = (seed: number): () => number => {
   }
 }
 
-/** One of several. */
-export const pick = <A>(next: () => number, from: ReadonlyArray<A>): A | undefined =>
-  from[Math.floor(next() * from.length)]
-
 /** The same in another order. */
 export const shuffled = <A>(next: () => number, from: ReadonlyArray<A>): ReadonlyArray<A> =>
   from

@@ -47,7 +47,9 @@ interface End {
 const endOf = (child: ChildProcess, stderr: string, code: number | null, signal: NodeJS.Signals | null): End => {
   if (child.killed) return { how: "failed", why: "hangs" }
   if (signal === "SIGKILL") return { how: "killed", why: signal }
-  return code === 0 ? { how: "closed", why: "" } : { how: "failed", why: `ends with ${code ?? signal}: ${stderr.trim()}` }
+  return code === 0
+    ? { how: "closed", why: "" }
+    : { how: "failed", why: `ends with ${code ?? signal}: ${stderr.trim()}` }
 }
 
 /** Lives one life to its end, whichever that is. */
@@ -105,7 +107,10 @@ const cleared = <A>(
       if (exit._tag === "Failure" || !isKept(exit.value)) fs.rmSync(directory, { recursive: true, force: true })
     }))
 
-export const run = (trial: Trial, options: { readonly cache: string; readonly keep: boolean }): Effect.Effect<Verdict> =>
+export const run = (
+  trial: Trial,
+  options: { readonly cache: string; readonly keep: boolean }
+): Effect.Effect<Verdict> =>
   cleared(
     (scene) =>
       Effect.gen(function*() {
