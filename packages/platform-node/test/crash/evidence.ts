@@ -64,6 +64,7 @@ const rowProblems = (row: Row): ReadonlyArray<string> => {
   const code = row.termination?.exit?.code ?? null
   return [
     ...(planned.statuses.includes(row.status) ? [] : [`${what} is ${row.status}`]),
+    ...(row.status === "completed" && code !== 0 ? [`${what} is called completed`] : []),
     ...(row.endedAt === null ? [`${what} has no end`] : []),
     ...(row.termination === null ? [`${what} has no receipt`] : []),
     ...(code !== null && code !== planned.exit && code !== 143 && code !== 137
