@@ -27,6 +27,7 @@ export interface Verdict extends Evidence.Findings {
   /** `false`: a life came to its end without having reached its target, so nothing was tried. */
   readonly reached: boolean
   readonly millis: number
+  /** Where it was; empty when that is gone. */
   readonly directory: string
 }
 
@@ -116,7 +117,7 @@ export const run = (
       Effect.gen(function*() {
         const began = performance.now()
         const end = yield* liveAll(scene, trial, options.cache)
-        const verdict = { trial, directory: scene.directory, reached: end?.how !== "closed" }
+        const verdict = { trial, directory: options.keep ? scene.directory : "", reached: end?.how !== "closed" }
         const findings: Evidence.Findings = end === null
           ? yield* Evidence.gather(scene)
           : { problems: [`a life ${end.why || "was not killed"}`], known: [], review: 0 }
