@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { ProcessLedger } from "@procyon/runtime"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
-import { LedgerLaws } from "@procyon/testing"
+import { LedgerLaws, WorkspaceLedgerLaws } from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -61,10 +61,11 @@ const run = async (directory: string, what: "ends" | "waits", until: string) => 
   return { child, closed, said: () => said, complained: () => complained }
 }
 
-LedgerLaws.ledgerLaws(
-  "a ledger in a file of SQLite",
-  Layer.unwrap(Effect.map(temporaryDirectory, (directory) => NodeProcessRuntime.layerLedger({ directory })))
+const inFile = Layer.unwrap(
+  Effect.map(temporaryDirectory, (directory) => NodeProcessRuntime.layerLedger({ directory }))
 )
+LedgerLaws.ledgerLaws("a ledger in a file of SQLite", inFile)
+WorkspaceLedgerLaws.workspaceLedgerLaws("a ledger in a file of SQLite", inFile)
 
 LedgerLaws.ledgerLaws(
   "a ledger whose file is opened anew for every call",
@@ -84,7 +85,13 @@ LedgerLaws.ledgerLaws(
         renew: (renewals) => anew((ledger) => ledger.renew(renewals)),
         get: (id) => anew((ledger) => ledger.get(id)),
         rows: (filter) => anew((ledger) => ledger.rows(filter)),
-        remove: (id, fence) => anew((ledger) => ledger.remove(id, fence))
+        remove: (id, fence) => anew((ledger) => ledger.remove(id, fence)),
+        workspaces: {
+          insert: (record) => anew(({ workspaces }) => workspaces.insert(record)),
+          update: (id, fence, changes) => anew(({ workspaces }) => workspaces.update(id, fence, changes)),
+          remove: (id, fence) => anew(({ workspaces }) => workspaces.remove(id, fence)),
+          list: (options) => anew(({ workspaces }) => workspaces.list(options))
+        }
       }
     })
   )
@@ -418,11 +425,12 @@ describe("a file", () => {
       const newer = new DatabaseSync(filename)
       newer.exec("INSERT INTO procyon_migrations (migration_id, name) VALUES (9, 'later')")
       newer.exec("ALTER TABLE procyon_processes ADD COLUMN later TEXT")
+      const migrations = newer.prepare("SELECT * FROM procyon_migrations").all()
       newer.close()
       assert.strictEqual(yield* problemOnOpening(filename), "Newer")
       const after = new DatabaseSync(filename)
       assert.strictEqual(after.prepare("SELECT count(*) AS n FROM procyon_processes").get()?.["n"], 1)
-      assert.strictEqual(after.prepare("SELECT count(*) AS n FROM procyon_migrations").get()?.["n"], 2)
+      assert.deepStrictEqual(after.prepare("SELECT * FROM procyon_migrations").all(), migrations)
       after.close()
     }).pipe(Effect.scoped))
 

@@ -1,6 +1,6 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, describe, it } from "@effect/vitest"
-import { LedgerLaws } from "@procyon/testing"
+import { LedgerLaws, WorkspaceLedgerLaws } from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -47,6 +47,7 @@ const fresh = Layer.unwrap(
 )
 
 LedgerLaws.ledgerLaws("a ledger in PostgreSQL", fresh, { skipped })
+WorkspaceLedgerLaws.workspaceLedgerLaws("a ledger in PostgreSQL", fresh, { skipped })
 
 const both = Effect.all([ProcessLedger.Service, SqlClient.SqlClient])
 
