@@ -2,3 +2,4 @@
 export * as NodeProcessDriver from "./NodeProcessDriver.ts"
 export * as NodeProcessRuntime from "./NodeProcessRuntime.ts"
 export * as NodeSqlite from "./NodeSqlite.ts"
+export * as NodeWorkspaceStore from "./NodeWorkspaceStore.ts"
