@@ -16,14 +16,15 @@ import * as Scope from "effect/Scope"
 import { join } from "node:path"
 import * as NodeProcessDriver from "./NodeProcessDriver.ts"
 import * as NodeSqlite from "./NodeSqlite.ts"
+import * as NodeWorkspaceStore from "./NodeWorkspaceStore.ts"
 
 /**
- * `AppProcess`, `BackgroundProcess` and `ShutdownBarrier` on this machine's processes, with rows in memory. Output goes to
+ * `AppProcess`, `BackgroundProcess`, `Workspace` and `ShutdownBarrier` on this machine's processes, with rows in memory. Output goes to
  * no disk, unless a `BlobStore` is provided to it: see `layerBlobs`. Closing it runs the shutdown barrier. A constant, so
  * that however often it is provided in one application there is one runtime.
  */
 export const layer: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.layer.pipe(
-  Layer.provide([NodeProcessDriver.layer, ProcessLedgerMemory.layer])
+  Layer.provide([NodeProcessDriver.layer, NodeWorkspaceStore.layer, ProcessLedgerMemory.layer])
 )
 
 /** Where a durable runtime keeps its state. */
@@ -48,7 +49,7 @@ export const layerLedger = (
 export const layerDurable = (
   options: StateOptions
 ): Layer.Layer<ProcessRuntime.ProcessRuntime, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
-  ProcessRuntime.layer.pipe(Layer.provide([NodeProcessDriver.layer, layerLedger(options)]))
+  ProcessRuntime.layer.pipe(Layer.provide([NodeProcessDriver.layer, NodeWorkspaceStore.layer, layerLedger(options)]))
 
 /**
  * Keeps output that memory would lose as files under `directory`, which is made with mode 0700: provide it to `layer`.

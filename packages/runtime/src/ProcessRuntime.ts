@@ -8,17 +8,19 @@ import * as AppProcess from "./services/AppProcess.ts"
 import * as BackgroundProcess from "./services/BackgroundProcess.ts"
 import * as ProcessHost from "./services/ProcessHost.ts"
 import * as ShutdownBarrier from "./services/ShutdownBarrier.ts"
+import * as Workspace from "./services/Workspace.ts"
 
 /** What an application and its plugins ask for. */
-export type ProcessRuntime = AppProcess.Service | BackgroundProcess.Service | ShutdownBarrier.Service
+export type ProcessRuntime = AppProcess.Service | BackgroundProcess.Service | ShutdownBarrier.Service | Workspace.Service
 
 /**
- * The services over one driver and one ledger. A `BlobStore` is used where one is provided to this layer; `Settings` and
+ * The services over one driver and one ledger. A `BlobStore` and a `WorkspaceStore` are used where they are provided to this layer; `Settings` and
  * `ShutdownBarrier.onReport` are read when it is built. Closing it runs the barrier.
  */
 export const layer: Layer.Layer<ProcessRuntime, never, ProcessDriver.Service | ProcessLedger.Service> = Layer.mergeAll(
   AppProcess.layer,
-  BackgroundProcess.layer
+  BackgroundProcess.layer,
+  Workspace.layer
 ).pipe(
   Layer.provideMerge(ShutdownBarrier.layer),
   Layer.provide(ProcessHost.layer)

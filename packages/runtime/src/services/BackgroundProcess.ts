@@ -166,6 +166,8 @@ const make = Effect.gen(function*() {
   /** Row, then notice, then events. A job nobody was ever told of goes without a word. */
   const settled = (owner: Owner, job: Job): Effect.Effect<void> =>
     Effect.map(rows.move(job, Rows.endOf(job)), () => {
+      // One whose row never came to be has none that could still say that it runs.
+      if (job.row.written === null) job.process.workspace?.leave(job.process)
       if (!job.announced && job.process.child === null) {
         owner.jobs.delete(job.process.id)
         host.fork(rows.keepFailed(job))

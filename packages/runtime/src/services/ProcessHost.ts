@@ -35,6 +35,7 @@ import * as OutputRetention from "./OutputRetention.ts"
 import type { Policy } from "./ProcessOptions.ts"
 import * as Settings from "./Settings.ts"
 import * as Termination from "./Termination.ts"
+import type { OwnedWorkspace } from "./workspaces/OwnedWorkspace.ts"
 
 export type { Hooks, OwnedProcess }
 
@@ -46,8 +47,15 @@ export interface ProcessHost {
   readonly fork: <A>(effect: Effect.Effect<A>) => Fiber.Fiber<A>
   /** Every process that is not settled, in the order of admission. */
   readonly live: ReadonlySet<OwnedProcess>
-  /** Takes a process in, in phase `starting`, without starting it. `null`: the runtime is draining. */
-  readonly admit: (command: CommandSpec, policy: Policy) => OwnedProcess | null
+  /** Every workspace that is recorded and not removed: kept by `Workspace`, told of by the barrier. */
+  readonly workspaces: Set<OwnedWorkspace>
+  /** An id that no process and no workspace of this runtime has had. */
+  readonly nextId: () => string
+  /**
+   * Takes a process in, in phase `starting`, without starting it, and as a user of the workspace it works in. `null`: the
+   * runtime is draining. Who hands it in tells the workspace when it leaves.
+   */
+  readonly admit: (command: CommandSpec, policy: Policy, workspace?: OwnedWorkspace | null) => OwnedProcess | null
   /** Starts it in a fiber of the runtime. What comes of it is told by `process.started`. */
   readonly start: (process: OwnedProcess) => void
   /** Asks for its end. Synchronous: all can be asked before any is waited for. */
@@ -207,7 +215,7 @@ const make = Effect.gen(function*() {
   const end: ProcessHost["end"] = (process, cause, now = false) =>
     dispatch(process, { _tag: "EndRequested", request: { cause, now } })
 
-  const admit: ProcessHost["admit"] = (command, policy) => {
+  const admit: ProcessHost["admit"] = (command, policy, workspace = null) => {
     if (draining) return null
     const id = nextId()
     const onCap = () => end(process, { _tag: "OutputCap" })
@@ -224,6 +232,8 @@ const make = Effect.gen(function*() {
       startedMono: timers.now()
     })
     live.add(process)
+    process.workspace = workspace
+    workspace?.users.add(process)
     return process
   }
 
@@ -245,6 +255,8 @@ const make = Effect.gen(function*() {
     clock,
     fork,
     live,
+    workspaces: new Set(),
+    nextId,
     admit,
     start: starting.start,
     end,

@@ -17,6 +17,7 @@ import * as ShutdownPlan from "../domain/ShutdownPlan.ts"
 import { within } from "../internal/Within.ts"
 import type { OwnedProcess } from "./host/OwnedProcess.ts"
 import * as ProcessHost from "./ProcessHost.ts"
+import * as OwnedWorkspace from "./workspaces/OwnedWorkspace.ts"
 
 export { Phase, ShutdownReport, summarize } from "../domain/ShutdownPlan.ts"
 
@@ -128,6 +129,7 @@ const make = Effect.gen(function*() {
     enter("settling")
     yield* workOf("settling", left())
     enter("workspaces")
+    const workspaces = [...host.workspaces]
     yield* workOf("workspaces", left())
     enter("closed")
     const report = ShutdownPlan.report({
@@ -135,7 +137,8 @@ const make = Effect.gen(function*() {
       budgetExceeded: Option.isNone(ended),
       durationMillis: Math.round(timers.now() - began),
       phases: times,
-      rows: processes.map(rowOf)
+      rows: processes.map(rowOf),
+      workspaces: workspaces.map(OwnedWorkspace.rowOf)
     })
     yield* within(() => tell(report), settings.portWindowMillis).pipe(
       Effect.catchCause(() => Effect.logWarning("telling the shutdown's report failed"))

@@ -22,6 +22,7 @@ const report = (change: Partial<Omit<ShutdownPlan.ShutdownReport, "clean">> = {}
     durationMillis: 5020,
     phases: [],
     rows: [],
+    workspaces: [],
     ...change
   })
 

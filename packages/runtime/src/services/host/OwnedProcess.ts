@@ -17,6 +17,7 @@ import type { Child, SpawnFailed, TreeLook } from "../../ports/ProcessDriver.ts"
 import type { OutputRetention } from "../OutputRetention.ts"
 import type { Policy } from "../ProcessOptions.ts"
 import type { Subject } from "../Termination.ts"
+import type { OwnedWorkspace } from "../workspaces/OwnedWorkspace.ts"
 
 /**
  * What the service that owns a process does at each turn of its life. None of them may fail; each is bounded and
@@ -56,6 +57,8 @@ export class OwnedProcess {
   hooks: Hooks = {}
   /** Whose job it is; `null` for a process of an application's own scope. */
   owner: string | null = null
+  /** What it works in: told by `leave` when it is settled, and its row says so. */
+  workspace: OwnedWorkspace | null = null
 
   state: Lifecycle.State = Lifecycle.initial
   child: Child | null = null

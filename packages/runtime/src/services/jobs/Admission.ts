@@ -8,6 +8,7 @@ import { RuntimeClosed } from "../AppProcess.ts"
 import type { ProcessHost } from "../ProcessHost.ts"
 import type * as ProcessOptions from "../ProcessOptions.ts"
 import { oneOf, resolve as resolveOptions } from "../ProcessOptions.ts"
+import { enter } from "../workspaces/entering.ts"
 import { DetachedUnsupported, OwnerRetired, ProcessAlreadyExists, StartError, TooManyJobs } from "./JobErrors.ts"
 import { Job, type Owner, type Owners } from "./Owners.ts"
 
@@ -42,7 +43,7 @@ export interface Admission {
   readonly retire: (owner: string) => void
 }
 
-export const make = (host: Pick<ProcessHost, "admit" | "settings">, owners: Owners): Admission => {
+export const make = (host: Pick<ProcessHost, "admit" | "settings" | "workspaces">, owners: Owners): Admission => {
   const { settings } = host
   /** A retired owner stays so while the runtime lives, whatever else is forgotten of it. */
   const retired = new Set<string>()
@@ -72,7 +73,8 @@ export const make = (host: Pick<ProcessHost, "admit" | "settings">, owners: Owne
       }
       const limit = settings.maxRunningPerOwner
       if (limit > 0 && (known?.running ?? 0) >= limit) return yield* Result.fail(because(new TooManyJobs({ limit })))
-      const process = host.admit(command, policy)
+      const entered = yield* Result.mapError(enter(host, command, policy, options.workspace), because)
+      const process = host.admit(entered.command, policy, entered.workspace)
       if (process === null) return yield* Result.fail(because(new RuntimeClosed()))
       const owner = owners.of(name)
       const job = new Job(process, options.name ?? null, lifetime)

@@ -92,7 +92,7 @@ export const make = (
     leaseUntil: leaseUntil(),
     counters: { bytesSeen: 0 },
     output: null,
-    workspace: null,
+    workspace: job.process.workspace?.id ?? null,
     termination: null,
     offered: null,
     told: null
@@ -166,7 +166,11 @@ export const make = (
         row.written = missed.status
         if (row.missed === missed) row.missed = null
         const isFinal = row.missed === null && Status.isSettled(missed.status)
-        if (isFinal) letGo(job)
+        if (isFinal) {
+          letGo(job)
+          // It is settled for whoever comes later, too.
+          job.process.workspace?.leave(job.process)
+        }
         const told = exit.value.value ? Effect.void : Effect.logWarning("a job's row was moved by somebody else")
         return isFinal && row.forgotten ? Effect.andThen(told, erase(job)) : told
       })
