@@ -76,10 +76,12 @@ export const empty = async (top: Anchor, signal: AbortSignal): Promise<void> => 
 
   await sweep(top)
   for (let name = hoisted.pop(), tries = patience; name !== undefined; name = hoisted.pop()) {
-    await anchored(top.at(name), sweep)
     try {
+      await anchored(top.at(name), sweep)
       await fs.rmdir(top.at(name))
     } catch (error) {
+      // A removal that was told to stop may still be at its last files.
+      if (isAbsent(error)) continue
       if (codeOf(error) !== "ENOTEMPTY") throw error
       if (--tries < 0) throw new StillWritten()
       hoisted.push(name)

@@ -28,8 +28,8 @@ import * as ShutdownBarrier from "./ShutdownBarrier.ts"
 import { OwnedWorkspace, rowOf, type Workspace, WorkspaceReleased } from "./workspaces/OwnedWorkspace.ts"
 
 export { type Workspace, WorkspaceReleased }
-export { WorkspaceError } from "../ports/WorkspaceStore.ts"
 export type { WorkspaceRow } from "../domain/ShutdownPlan.ts"
+export { WorkspaceError } from "../ports/WorkspaceStore.ts"
 
 /** What a workspace is made from. */
 export interface AcquireOptions {
@@ -53,8 +53,8 @@ export interface Recovered {
 export interface Workspaces {
   /**
    * Makes a directory of mode 0700 for the scope, and records it first. Bounded by four port windows; not interrupted
-   * half way. The scope's end releases it and waits for its removal, at most as long as a shutdown may take; where a
-   * process still uses it, it does not wait. Fails with `Unsupported` without a `WorkspaceStore`.
+   * half way. The scope's end releases it and waits for its removal, which may take as long as a shutdown and is then
+   * left to the barrier; where a process still uses it, it does not wait. Fails with `Unsupported` without a `WorkspaceStore`.
    */
   readonly acquire: (
     options: AcquireOptions
@@ -94,9 +94,10 @@ const make = Effect.gen(function*() {
   /** What the store answers, in time or `TimedOut`. */
   const asked = <A>(
     operation: WorkspaceStore.WorkspaceError["operation"],
-    call: () => Effect.Effect<A, WorkspaceStore.WorkspaceError>
+    call: () => Effect.Effect<A, WorkspaceStore.WorkspaceError>,
+    millis = settings.portWindowMillis
   ): Effect.Effect<A, WorkspaceStore.WorkspaceError> =>
-    within(call, settings.portWindowMillis).pipe(
+    within(call, millis).pipe(
       Effect.catchDefect(() => Effect.fail(failure(operation, "Other"))),
       Effect.flatMap((answer) =>
         Option.isNone(answer) ? Effect.fail(failure(operation, "TimedOut")) : Effect.succeed(answer.value)
@@ -153,19 +154,19 @@ const make = Effect.gen(function*() {
       if (workspace.removed || workspace.users.size > 0) return
       if (Option.isNone(store)) return yield* failure("remove", "Unsupported")
       if (!(yield* claim(workspace))) return yield* failure("remove", "Lost")
-      yield* store.value.remove(workspace.record)
+      // One that takes longer is told to stop, and goes on when it is tried again.
+      yield* asked("remove", () => store.value.remove(workspace.record), settings.shutdownBudgetMillis)
       yield* recorded(() => ledger.remove(workspace.id, workspace.record.fence))
       workspace.removed = true
       letGo(workspace)
     }).pipe(
-      Effect.catchDefect(() => Effect.fail(failure("remove", "Other"))),
       Effect.catch(({ message, problem }) => {
         workspace.problem = problem
         return Effect.logWarning(`workspace ${workspace.id} could not be removed: ${message}`)
       })
     )
 
-  /** In a fiber of the runtime, since a large one takes its time; whoever asks meanwhile joins. */
+  /** In a fiber of the runtime; whoever asks meanwhile joins. */
   const removal = (workspace: OwnedWorkspace): Fiber.Fiber<void> =>
     workspace.removal ??= host.fork(
       Effect.ensuring(
@@ -183,8 +184,7 @@ const make = Effect.gen(function*() {
   const release = (workspace: OwnedWorkspace): Effect.Effect<void> =>
     Effect.suspend(() => {
       workspace.released = true
-      if (workspace.removed || workspace.users.size > 0) return Effect.void
-      return Effect.asVoid(Effect.timeoutOption(remove(workspace), settings.shutdownBudgetMillis))
+      return workspace.removed || workspace.users.size > 0 ? Effect.void : remove(workspace)
     })
 
   const guestsOf = (workspace: OwnedWorkspace): ReadonlyArray<Identity.Identity> =>
