@@ -267,9 +267,11 @@ export interface Host<A> {
   readonly end: Effect.Effect<{ readonly code: number; readonly stderr: string }>
 }
 
+/** `via`: what starts it, with its arguments, such as a program that changes where it runs. */
 export const host = <A>(
   file: URL,
-  args: ReadonlyArray<string>
+  args: ReadonlyArray<string>,
+  via: ReadonlyArray<string> = []
 ): Effect.Effect<Host<A>, never, Scope.Scope> =>
   Effect.gen(function*() {
     // A host that is killed, or never closes its runtime, leaves its files there; it may be any user.
@@ -277,7 +279,9 @@ export const host = <A>(
     fs.chmodSync(temporary, 0o777)
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
-        spawn(process.execPath, [
+        spawn("env", [
+          ...via,
+          process.execPath,
           "--disable-warning=ExperimentalWarning",
           fileURLToPath(file),
           ...args
@@ -315,9 +319,10 @@ export const host = <A>(
 const has = (program: string): boolean => spawnSync("sh", ["-c", `command -v ${program}`]).status === 0
 
 /** Why a test cannot run here; `null` when it can. */
-const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids"): string | null => {
+const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids" | "unshare"): string | null => {
   if (what === "root") return process.getuid?.() === 0 ? null : "root"
   if (what === "pids") return canWrite("/proc/sys/kernel/ns_last_pid") ? null : "a writable ns_last_pid"
+  if (what === "unshare") return spawnSync("unshare", ["--mount", "true"]).status === 0 ? null : "mount namespaces"
   return has(what) ? null : what
 }
 
