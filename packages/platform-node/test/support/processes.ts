@@ -4,7 +4,15 @@
  */
 import { assert, it } from "@effect/vitest"
 import * as NodeProcessDriver from "@procyon/platform-node/NodeProcessDriver"
-import { type ProcessLedger, ProcessLedgerMemory, ProcessRuntime, Settings, ShutdownBarrier } from "@procyon/runtime"
+import * as NodeWorkspaceStore from "@procyon/platform-node/NodeWorkspaceStore"
+import {
+  type ProcessLedger,
+  ProcessLedgerMemory,
+  ProcessRuntime,
+  Settings,
+  ShutdownBarrier,
+  type WorkspaceStore
+} from "@procyon/runtime"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -160,11 +168,12 @@ const short: Partial<Settings.Settings> = { graceMillis: 300, forceWindowMillis:
 /** A runtime of its own on real processes, its rows in sight. */
 export const runtime = (
   settings: Partial<Settings.Settings>,
-  onReport: (report: ShutdownBarrier.ShutdownReport) => void = () => {}
+  onReport: (report: ShutdownBarrier.ShutdownReport) => void = () => {},
+  workspaces: Layer.Layer<WorkspaceStore.Service> = NodeWorkspaceStore.layer
 ): Layer.Layer<Services> =>
   Layer.fresh(ProcessRuntime.layer.pipe(
     Layer.provideMerge(ProcessLedgerMemory.layer),
-    Layer.provide(NodeProcessDriver.layer),
+    Layer.provide([NodeProcessDriver.layer, workspaces]),
     Layer.provide(Settings.layer({ ...short, ...settings })),
     Layer.provide(ShutdownBarrier.onReport((report) => Effect.sync(() => onReport(report))))
   ))

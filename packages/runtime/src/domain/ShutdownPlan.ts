@@ -86,7 +86,7 @@ export interface WorkspaceRow extends Schema.Schema.Type<typeof WorkspaceRow> {}
 /**
  * What the barrier did. `clean`: every process settled, every workspace was removed, and the budget sufficed.
  * `budgetExceeded`: it ran out before all phases were done; the rest was cut short. Rows hold no argument, script,
- * environment or output. `workspaces`: those that were there when the last phase came to them.
+ * environment or output. `workspaces`: those that were not removed yet when it began.
  */
 export const ShutdownReport = Schema.Struct({
   mode: Mode,

@@ -115,6 +115,7 @@ const make = Effect.gen(function*() {
     enter("stopping")
     host.drain()
     const processes = [...host.live]
+    const workspaces = new Set(host.workspaces)
     enter("draining")
     // Bounded apart: it must not use up what the children need.
     yield* workOf("draining", Math.min(left(), settings.portWindowMillis))
@@ -129,7 +130,8 @@ const make = Effect.gen(function*() {
     enter("settling")
     yield* workOf("settling", left())
     enter("workspaces")
-    const workspaces = [...host.workspaces]
+    // Recovery may have come upon some meanwhile.
+    for (const workspace of host.workspaces) workspaces.add(workspace)
     yield* workOf("workspaces", left())
     enter("closed")
     const report = ShutdownPlan.report({
@@ -138,7 +140,7 @@ const make = Effect.gen(function*() {
       durationMillis: Math.round(timers.now() - began),
       phases: times,
       rows: processes.map(rowOf),
-      workspaces: workspaces.map(OwnedWorkspace.rowOf)
+      workspaces: Array.from(workspaces, OwnedWorkspace.rowOf)
     })
     yield* within(() => tell(report), settings.portWindowMillis).pipe(
       Effect.catchCause(() => Effect.logWarning("telling the shutdown's report failed"))
