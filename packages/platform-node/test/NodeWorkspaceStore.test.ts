@@ -18,7 +18,8 @@ WorkspaceStoreLaws.workspaceStoreLaws(
   Layer.merge(NodeWorkspaceStore.layer, files.layer)
 )
 
-const hostAt = (name: string) => new URL(`support/hosts/${name}`, import.meta.url)
+const mountingHost = new URL("support/hosts/mounting.ts", import.meta.url)
+const removingHost = new URL("support/hosts/removing.ts", import.meta.url)
 
 const made = Effect.gen(function*() {
   const root = fs.realpathSync(yield* temporaryDirectory)
@@ -130,19 +131,27 @@ describe("a directory of this machine", () => {
       assert.isAbove(turns, 200)
     }).pipe(Effect.scoped))
 
-  live("is removed by its owner whatever the modes in it, and reported where something is another's", ["root"], () =>
-    Effect.gen(function*() {
-      const removing = yield* host<ReadonlyArray<string>>(hostAt("removing.ts"), [])
-      assert.deepStrictEqual(yield* removing.line, ["Removed", "create: Denied", "remove: Denied"])
-      assert.deepStrictEqual(yield* removing.end, { code: 0, stderr: "" })
-    }))
+  live(
+    "is removed by its owner whatever the modes in it, and reported where something is another's",
+    ["root"],
+    () =>
+      Effect.gen(function*() {
+        const removing = yield* host<ReadonlyArray<string>>(removingHost, [])
+        assert.deepStrictEqual(yield* removing.line, ["Removed", "create: Denied", "remove: Denied"])
+        assert.deepStrictEqual(yield* removing.end, { code: 0, stderr: "" })
+      })
+  )
 
   for (const kind of ["bind", "tmpfs", "file"] as const) {
-    live(`is left with what is mounted in it, which is not touched (${kind})`, ["root", "unshare"], () =>
-      Effect.gen(function*() {
-        const mounting = yield* host<ReadonlyArray<unknown>>(hostAt("mounting.ts"), [kind], ["unshare", "--mount"])
-        assert.deepStrictEqual(yield* mounting.line, ["remove: Busy", true, "Removed"])
-        assert.deepStrictEqual(yield* mounting.end, { code: 0, stderr: "" })
-      }))
+    live(
+      `is left with what is mounted in it, which is not touched (${kind})`,
+      ["root", "unshare"],
+      () =>
+        Effect.gen(function*() {
+          const mounting = yield* host<ReadonlyArray<unknown>>(mountingHost, [kind], ["unshare", "--mount"])
+          assert.deepStrictEqual(yield* mounting.line, ["remove: Busy", true, "Removed"])
+          assert.deepStrictEqual(yield* mounting.end, { code: 0, stderr: "" })
+        })
+    )
   }
 })

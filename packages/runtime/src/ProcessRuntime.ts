@@ -11,7 +11,11 @@ import * as ShutdownBarrier from "./services/ShutdownBarrier.ts"
 import * as Workspace from "./services/Workspace.ts"
 
 /** What an application and its plugins ask for. */
-export type ProcessRuntime = AppProcess.Service | BackgroundProcess.Service | ShutdownBarrier.Service | Workspace.Service
+export type ProcessRuntime =
+  | AppProcess.Service
+  | BackgroundProcess.Service
+  | ShutdownBarrier.Service
+  | Workspace.Service
 
 /**
  * The services over one driver and one ledger. A `BlobStore` and a `WorkspaceStore` are used where they are provided to this layer; `Settings` and

@@ -176,10 +176,10 @@ const laws: ReadonlyArray<Law> = [
       yield* link("../outside", `${home}/r/link`)
       const inside = yield* create(store, `${home}/r`, "own")
       const evil = yield* create(store, home, "r-evil2")
+      const paths = ["/r/link/ws", "/r/../outside/ws", "/r/ws/../../outside/ws", "/r-evil", "/r", "/r/", "/outside/ws"]
       const places = [
         { ...evil, root: inside.root, rootIdentity: inside.rootIdentity },
-        ...["/r/link/ws", "/r/../outside/ws", "/r/ws/../../outside/ws", "/r-evil", "/r", "/r/", "/outside/ws"]
-          .map((path) => ({ ...inside, path: `${home}${path}` }))
+        ...Array.from(paths, (path) => ({ ...inside, path: `${home}${path}` }))
       ]
       for (const place of places) {
         assert.strictEqual(yield* messageOf(store.remove(place)), "remove: Refused (OutsideRoot)", place.path)

@@ -42,7 +42,7 @@ interface Watched {
   readonly atRemoval: ReadonlyArray<ReadonlyArray<string>>
 }
 
-/** Runs the body on a runtime of its own, and the end when that is closed. */
+/** Runs the body on a runtime of its own, and `after` when that is closed. */
 const watched = <A, E>(
   body: (watched: Watched) => Effect.Effect<A, E, Services | Scope.Scope>,
   after: (watched: Watched, left: A) => void
@@ -67,6 +67,7 @@ const watched = <A, E>(
     const layer = runtime({}, (report) => reports.push(report), store)
     const left = yield* body(seen).pipe(Effect.scoped, Effect.provide(layer))
     after(seen, left)
+    return left
   }))
 
 const rows = ({ reports }: Watched) =>
@@ -214,24 +215,24 @@ describe("a workspace whose process brings removed directories back", () => {
       Effect.gen(function*() {
         // Acquired before the runtime, so that it is held until the runtime is closed.
         const tracing = yield* Effect.acquireRelease(Scope.make(), (scope) => Scope.close(scope, Exit.void))
-        yield* watched(({ root, tag }) =>
+        const { ledger, workspace } = yield* watched(({ root, tag }) =>
           Effect.gen(function*() {
             const jobs = yield* jobsOf("a")
             const scope = yield* Scope.make()
             const workspace = yield* Scope.provide(Workspace.acquire({ root, owner: "a" }), scope)
             const { id } = yield* jobs.start(CommandSpec.make("sleep", [`30.${tag}`]), { workspace })
             const [child = assert.fail("no child")] = yield* untilLiving(tag, "sleep")
-            yield* Scope.provide(holdByTracer(child.pid), tracing)
+            yield* Effect.asVoid(Scope.provide(holdByTracer(child.pid), tracing))
             return { child, id, workspace, ledger: yield* ProcessLedger.Service }
-          }), (seen, { child, id, ledger, workspace }) => {
+          }), (seen, { child, id, workspace }) => {
           assert.isTrue(isLiving(child))
           assert.deepStrictEqual(rows(seen), [{ by: id, outcome: "kept", problem: null }])
           assert.deepStrictEqual(seen.reports.map(({ clean }) => clean), [false])
           assert.deepStrictEqual(seen.atRemoval, [])
           assert.isTrue(fs.existsSync(workspace.path))
-          const recorded = Effect.runSync(ledger.workspaces.list())
-          assert.deepStrictEqual(recorded.map((record) => record.path), [workspace.path])
         })
+        const left = yield* ledger.workspaces.list()
+        assert.deepStrictEqual(left.map((record) => record.path), [workspace.path])
       })
   )
 })

@@ -99,9 +99,7 @@ const make = Effect.gen(function*() {
   ): Effect.Effect<A, WorkspaceStore.WorkspaceError> =>
     within(call, millis).pipe(
       Effect.catchDefect(() => Effect.fail(failure(operation, "Other"))),
-      Effect.flatMap((answer) =>
-        Option.isNone(answer) ? Effect.fail(failure(operation, "TimedOut")) : Effect.succeed(answer.value)
-      )
+      Effect.flatMap((answer) => Effect.mapError(Effect.fromOption(answer), () => failure(operation, "TimedOut")))
     )
 
   /** What the ledger answers. However it fails, nothing may be taken for written. */
@@ -110,9 +108,7 @@ const make = Effect.gen(function*() {
   ): Effect.Effect<boolean, WorkspaceStore.WorkspaceError> =>
     within(call, settings.portWindowMillis).pipe(
       Effect.catchCause(() => Effect.fail(failure("record", "NotRecorded"))),
-      Effect.flatMap((answer) =>
-        Option.isNone(answer) ? Effect.fail(failure("record", "TimedOut")) : Effect.succeed(answer.value)
-      )
+      Effect.flatMap((answer) => Effect.mapError(Effect.fromOption(answer), () => failure("record", "TimedOut")))
     )
 
   const forget = (workspace: OwnedWorkspace): Effect.Effect<void> =>

@@ -1,7 +1,7 @@
 /**
  * One workspace a runtime holds, as data: its record, who works in it, and what became of it.
  */
-import * as Effect from "effect/Effect"
+import type * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
