@@ -284,6 +284,8 @@ const make = Effect.gen(function*() {
       const { id, owner } = record
       if (by !== null) return { id, owner, outcome: "kept", problem: null, by }
       if (yield* hasGuests(record)) return { id, owner, outcome: "kept", problem: "Busy", by: null }
+      // Left for a runtime that can do something about it.
+      if (Option.isNone(store)) return { id, owner, outcome: "failed", problem: "Unsupported", by: null }
       const taken = { holder: driver.self, fence: record.fence + 1, leaseUntil: leaseUntil() }
       const isOurs = yield* Effect.orElseSucceed(recorded(() => ledger.update(id, record.fence, taken)), () => false)
       // Somebody else has taken it, or is about to.

@@ -536,6 +536,20 @@ it.effect("what cannot be finished either is this runtime's, and in its report",
     assert.deepStrictEqual([yield* has("/work/ws"), (yield* records).map(({ fence }) => fence)], [true, [2]])
   }).pipe(Effect.provide(onPorts({}, {}))))
 
+it.effect("a runtime without a store leaves a record as it is, to one that has a store", () =>
+  Effect.gen(function*() {
+    const { workspaces } = yield* ProcessLedger.Service
+    const record = WorkspaceLedgerLaws.workspace("w-1", { guests: [] })
+    yield* workspaces.insert(record)
+    assert.deepStrictEqual((yield* finish([])).map(({ outcome, problem }) => [outcome, problem]), [
+      ["failed", "Unsupported"]
+    ])
+    assert.deepStrictEqual(yield* records, [record])
+  }).pipe(Effect.provide(Layer.fresh(ProcessRuntime.layer.pipe(
+    Layer.provideMerge(ProcessLedgerMemory.layer),
+    Layer.provide(ScriptedDriver.layer({ children: {} }))
+  )))))
+
 it.effect("of two runtimes that finish one at once, one does it", () =>
   Effect.gen(function*() {
     const { workspaces } = yield* ProcessLedger.Service
