@@ -138,7 +138,10 @@ const make = Effect.gen(function*() {
 
   const renew = (workspace: OwnedWorkspace): Effect.Effect<void> =>
     Effect.ignore(Effect.map(claim(workspace), (isOurs) => {
-      if (!isOurs) workspace.problem = "Lost"
+      if (isOurs) return
+      // Whoever has it may remove it, so nobody may come to work in it any more.
+      workspace.released = true
+      workspace.problem = "Lost"
     }))
 
   /** Whether the record is still this runtime's; it is for another lease from here. */

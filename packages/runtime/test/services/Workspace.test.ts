@@ -12,7 +12,15 @@ import {
   Workspace,
   WorkspaceStore
 } from "@procyon/runtime"
-import { child, RuntimeTest, type Script, ScriptedDriver, WorkspaceStoreLaws, World } from "@procyon/testing"
+import {
+  child,
+  RuntimeTest,
+  type Script,
+  ScriptedDriver,
+  WorkspaceLedgerLaws,
+  WorkspaceStoreLaws,
+  World
+} from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -461,6 +469,27 @@ law(
     assert.deepStrictEqual([yield* has(workspace.path), (yield* records).length], [true, 1])
   })
 )
+
+law(
+  "a workspace whose record another runtime has taken over takes in nobody from the next renewal on",
+  { server: child },
+  Effect.gen(function*() {
+    const ledger = yield* ProcessLedger.Service
+    const { workspace } = yield* opened()
+    yield* ledger.workspaces.update(workspace.id, 1, { fence: 2 })
+    yield* (yield* World).advance("10 seconds")
+    assert.strictEqual(yield* reasonOf(AppProcess.run(run("server"), { workspace })), "WorkspaceReleased")
+  })
+)
+
+it.effect("a scope that ends after the runtime finds what became of its workspace, and does not wait", () =>
+  Effect.gen(function*() {
+    const failing = onPorts({}, { store: () => ({ remove: () => storeFailure("Denied") }) })
+    const { release } = yield* Effect.provide(opened(), failing)
+    yield* release
+    const removed = yield* Effect.provide(opened(), onPorts({}, {}))
+    yield* removed.release
+  }))
 
 /** Two lives over one ledger and one file system: what the first leaves, the second finds. */
 const twoLives = <A, E, E2>(
