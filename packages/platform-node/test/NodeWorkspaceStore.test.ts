@@ -128,7 +128,7 @@ describe("a directory of this machine", () => {
         yield* Effect.promise(() => new Promise((resolve) => setImmediate(resolve)))
       }
       // At least one for each few files.
-      assert.isAbove(turns, 200)
+      assert.isAbove(turns, 100)
     }).pipe(Effect.scoped))
 
   live(

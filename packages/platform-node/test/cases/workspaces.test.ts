@@ -1,6 +1,6 @@
 /** Directories that processes work in: none is removed under somebody, and nothing is removed but what was made. */
 import { assert, describe, it } from "@effect/vitest"
-import { NodeWorkspaceStore } from "@procyon/platform-node"
+import { NodeProcessRuntime, NodeWorkspaceStore } from "@procyon/platform-node"
 import {
   AppProcess,
   BackgroundProcess,
@@ -20,6 +20,7 @@ import {
   directory,
   fifo,
   holdByTracer,
+  host,
   isLiving,
   live,
   living,
@@ -30,6 +31,8 @@ import {
   untilLiving,
   writeInto
 } from "../support/processes.ts"
+
+const leavingHost = new URL("../support/hosts/leaving.ts", import.meta.url)
 
 const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
 const records = ProcessLedger.Service.use(({ workspaces }) => workspaces.list())
@@ -235,4 +238,62 @@ describe("a workspace whose process brings removed directories back", () => {
         assert.deepStrictEqual(left.map((record) => record.path), [workspace.path])
       })
   )
+})
+
+describe("a workspace of an application that was killed", () => {
+  interface Left {
+    readonly id: string
+    readonly job: string
+    readonly path: string
+  }
+
+  const finish = Effect.gen(function*() {
+    const unsettled = yield* (yield* ProcessLedger.Service).rows({ settled: false })
+    return yield* (yield* Workspace.Service).finish({ unsettled, isVoid: () => Effect.succeed(true) })
+  })
+
+  /** Runs the body in a later life of an application that was killed while a process worked in its workspace. */
+  const afterKill = <E>(
+    how: "job" | "scope",
+    body: (left: Left, tag: string) => Effect.Effect<void, E, Services>
+  ) =>
+    Effect.gen(function*() {
+      const tag = yield* newTag
+      const [state, root] = [yield* directory, fs.realpathSync(yield* directory)]
+      const leaving = yield* host<Left>(leavingHost, [state, root, `300.${tag}`, how])
+      const left = yield* leaving.line
+      fs.writeFileSync(path.join(left.path, "left"), "")
+      yield* leaving.kill
+      yield* body(left, tag).pipe(Effect.provide(Layer.fresh(Layer.merge(
+        NodeProcessRuntime.layerDurable({ directory: state }),
+        NodeProcessRuntime.layerLedger({ directory: state })
+      ))))
+      assert.deepStrictEqual(fs.readdirSync(root), [])
+    })
+
+  it.live("stays while a row names it that is not settled, and is removed by a later runtime when none does", () =>
+    afterKill("job", ({ id, job, path: at }) =>
+      Effect.gen(function*() {
+        const ledger = yield* ProcessLedger.Service
+        const row = { id, owner: "host", problem: null }
+        assert.deepStrictEqual(yield* finish, [{ ...row, outcome: "kept", by: job }])
+        assert.isTrue(fs.existsSync(path.join(at, "left")))
+        // As recovery does once it has shown the job gone.
+        const { fence = 0 } = (yield* ledger.get(job)) ?? {}
+        yield* ledger.transition(job, { fence, status: "running" }, { status: "error" })
+        assert.deepStrictEqual(yield* finish, [{ ...row, outcome: "removed", by: null }])
+        assert.deepStrictEqual(yield* ledger.workspaces.list(), [])
+      })))
+
+  it.live("stays while a process without a row lives there, which is found by its marker", () =>
+    afterKill("scope", ({ id, path: at }, tag) =>
+      Effect.gen(function*() {
+        const row = { id, owner: "host", by: null }
+        const [child = assert.fail("no child")] = living(tag)
+        assert.deepStrictEqual(yield* finish, [{ ...row, outcome: "kept", problem: "Busy" }])
+        assert.isTrue(fs.existsSync(path.join(at, "left")))
+        process.kill(child.pid, "SIGKILL")
+        yield* until("it has gone", () => !isLiving(child))
+        assert.deepStrictEqual(yield* finish, [{ ...row, outcome: "removed", problem: null }])
+      })))
 })

@@ -272,6 +272,8 @@ export const compiled = (
 export interface Host<A> {
   /** The next line that has not been taken. */
   readonly line: Effect.Effect<A>
+  /** Kills it, as a system does that has run out of memory, and waits until it has gone. */
+  readonly kill: Effect.Effect<void>
   /** Waits for its end: the exit code, or -1 for a signal, and everything that it wrote to stderr. */
   readonly end: Effect.Effect<{ readonly code: number; readonly stderr: string }>
 }
@@ -318,6 +320,10 @@ export const host = <A>(
           return JSON.parse(line) as A
         }
       ),
+      kill: Effect.suspend(() => {
+        child.kill("SIGKILL")
+        return Effect.asVoid(until("the host has gone", () => ended(child)))
+      }),
       end: Effect.map(
         until("the host ends", () => ended(child) && child.stdout.readableEnded && child.stderr.readableEnded),
         () => ({ code: child.exitCode ?? -1, stderr })
