@@ -1,7 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as NodeKeeperDriver from "@procyon/platform-node/NodeKeeperDriver"
-import type * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
+import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
@@ -86,6 +88,19 @@ const withKeeper = <E>(
 
 const lostOne = (lost: ReadonlyArray<NodeKeeperDriver.Lost>): Effect.Effect<NodeKeeperDriver.Lost> =>
   until("the loss is told", () => lost[0])
+
+/** No program is there for a keeper until the scope ends. */
+const withoutNode: Effect.Effect<void, never, Scope.Scope> = Effect.asVoid(Effect.acquireRelease(
+  Effect.sync(() => {
+    const before = process.execPath
+    process.execPath = "/no/such/node"
+    return before
+  }),
+  (before) =>
+    Effect.sync(() => {
+      process.execPath = before
+    })
+))
 
 describe("NodeKeeperDriver", () => {
   describe("an application that is killed", () => {
@@ -200,16 +215,16 @@ describe("NodeKeeperDriver", () => {
     )
 
     it.live("hands its children neither its channel nor its ignored signals, nor its marker", () =>
-      withKeeper((driver) =>
+      withKeeper((driver, _, keeper) =>
         Effect.gen(function*() {
           const script = "grep SigIgn /proc/self/status; env | grep -c PROCYON_MARK_; exec ls -l /proc/self/fd"
           const job = yield* start(driver, shell(script), { merged: true })
           yield* job.exit
           assert.match(job.out.text, /^SigIgn:\s+0{16}\n1\n/)
-          // The fourth is the listing's own.
-          const descriptors = [...job.out.text.matchAll(/\d+ -> .*/g)].map(([line]) => line)
-          assert.deepStrictEqual(descriptors.map((line) => line.slice(0, 5)), ["0 -> ", "1 -> ", "2 -> ", "3 -> "])
-          assert.match(descriptors[3] ?? "", /^3 -> \/proc\//)
+          const channel = fs.readlinkSync(`/proc/${keeper.pid}/fd/3`)
+          assert.match(channel, /^socket:/)
+          assert.include(job.out.text, "0 -> ")
+          assert.notInclude(job.out.text, channel)
         })
       ))
 
@@ -318,6 +333,44 @@ describe("NodeKeeperDriver", () => {
       )
     })
   }
+
+  it.live(
+    "looks and signals by itself when no other keeper can be had, and starts nothing",
+    () =>
+      withKeeper((driver, lost, keeper) =>
+        Effect.gen(function*() {
+          const job = yield* start(driver, shell("setsid sleep 300 & echo ready; wait"))
+          yield* until("it is up", () => job.out.text.includes("ready"))
+          yield* withoutNode
+          process.kill(keeper.pid, "SIGKILL")
+          assert.deepStrictEqual(yield* lostOne(lost), { children: 1, restarted: false })
+          const command = exec("true")
+          const spawn = driver.spawn({
+            command,
+            marker: newMarker(),
+            stdout: job.err,
+            stderr: "merged",
+            onExit: () => {}
+          })
+          const refused = yield* Effect.result(spawn)
+          assert.strictEqual(Result.isFailure(refused) ? refused.failure.problem : "started", "Other")
+          assert.lengthOf((yield* job.look).members, 2)
+          yield* endTree(driver, job.root)
+          assert.deepStrictEqual(yield* job.exit, { code: null, signal: null })
+        })
+      ),
+    30_000
+  )
+
+  it.live("cannot be had where Node cannot be started, and is then done without", () =>
+    Effect.scoped(Effect.gen(function*() {
+      yield* withoutNode
+      const refused = yield* Effect.result(NodeKeeperDriver.make())
+      assert.isTrue(Result.isFailure(refused))
+      const driver = Context.get(yield* Layer.build(NodeKeeperDriver.layerAuto), ProcessDriver.Service)
+      const job = yield* start(driver, shell("exit 7"))
+      assert.deepStrictEqual(yield* job.exit, { code: 7, signal: null })
+    })))
 
   it.live("tells of an attached leader that ended, and ends one with the application's driver", () =>
     Effect.scoped(Effect.gen(function*() {

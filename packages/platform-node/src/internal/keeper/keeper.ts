@@ -124,10 +124,10 @@ export const make = (report: (report: Report) => void, options: { readonly start
 
   return {
     handle(order) {
-      // It is alive, which is all that there is to say.
-      if (ending) return order._tag === "Ping" ? report({ _tag: "Pong" }) : undefined
       switch (order._tag) {
         case "Start":
+          // Whoever ends everything answers everything else: an application that is told to end too looks meanwhile.
+          if (ending) return report({ _tag: "Failed", id: order.id, problem: "Other", code: "ECANCELED" })
           if (!options.starts) return report({ _tag: "Failed", id: order.id, problem: "Other", code: "ENOTCONN" })
           queue.set(order.id, order)
           turn ??= setImmediate(startNext)
@@ -148,10 +148,11 @@ export const make = (report: (report: Report) => void, options: { readonly start
     },
     end(done) {
       ending = true
+      for (const id of queue.keys()) report({ _tag: "Failed", id, problem: "Other", code: "ECANCELED" })
       queue.clear()
       for (const directory of directories) fs.rmSync(directory, { recursive: true, force: true })
       if (jobs.size === 0) done()
-      else endTrees(trees, [...jobs.values()], done)
+      else endTrees(trees, [...jobs.values()], done, ({ marker }) => jobs.has(marker))
     }
   }
 }
