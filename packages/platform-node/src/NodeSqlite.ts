@@ -4,8 +4,8 @@
  *
  * - **Durable.** A write-ahead log with `synchronous = FULL`: a statement outside of a transaction is on the disk when
  *   its effect ends (`fsync`). Each such write holds the event loop for as long as that takes.
- * - **Never an empty world.** A file that is torn, damaged, of length zero or somebody else's is refused with a typed
- *   error, and not changed. A new file appears under its name only when it is whole, so an empty one is never new.
+ * - **Never an empty world.** A file that is torn, damaged, of length zero or somebody else's, or whose log has a damaged
+ *   header, is refused with a typed error, and not changed. A new file appears under its name only when it is whole, so an empty one is never new.
  * - **Private.** The directory is made with mode 0700 and the files with 0600. A directory that belongs to another user,
  *   or that others may write to, is refused.
  * - **Never waits in SQLite.** While another process or client writes, a statement is tried again through the `Clock`, so
@@ -14,7 +14,8 @@
  * Statements hold the event loop while they run: milliseconds for what a ledger asks.
  *
  * What it cannot tell: that the end of the log (`-wal`) was cut off, or that the log was deleted, after the last process was
- * killed. Then the last commits are gone, as after a power loss on a disk that lies about `fsync`.
+ * killed. Then the last commits are gone, as after a power loss on a disk that lies about `fsync`; what is left is whole, as
+ * of an earlier moment. The last to close the file leaves no log.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -67,10 +68,10 @@ export const make = (
       schedule: Schedule.spaced(retryMillis),
       times: tries
     })
-    const database = yield* Effect.acquireRelease(
+    const { database } = yield* Effect.acquireRelease(
       opened,
       // What is written is in the log, which the next to open it reads.
-      (database) => Effect.ignore(attempt(() => database.close()))
+      ({ close }) => Effect.ignore(attempt(close))
     )
     const acquirers = SqlClient.makeSqliteAcquirers({
       connection: Effect.succeed(connect(database, tries)),

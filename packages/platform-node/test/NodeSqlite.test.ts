@@ -2,12 +2,14 @@ import { assert, describe, it } from "@effect/vitest"
 import { ProcessLedger } from "@procyon/runtime"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
 import { LedgerLaws } from "@procyon/testing"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as SqlClient from "effect/sql/SqlClient"
-import { spawn } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
 import { once } from "node:events"
 import * as fs from "node:fs"
 import { dirname, join } from "node:path"
@@ -15,6 +17,7 @@ import { DatabaseSync } from "node:sqlite"
 import { fileURLToPath } from "node:url"
 import { NodeProcessRuntime, NodeSqlite } from "../src/index.ts"
 import { temporaryDirectory } from "./support/directory.ts"
+import { live } from "./support/processes.ts"
 
 const { row } = LedgerLaws
 const program = fileURLToPath(new URL("programs/ledger.ts", import.meta.url))
@@ -30,6 +33,13 @@ const on = <A, E>(
   return Effect.provide(program, Layer.fresh(ProcessLedgerSql.layer.pipe(Layer.provideMerge(client))))
 }
 
+/** A ledger on the file, closed with the scope. */
+const opened = (filename: string, busyMillis?: number) =>
+  Effect.map(
+    Layer.build(Layer.fresh(ProcessLedgerSql.layer.pipe(Layer.provide(NodeSqlite.layer({ filename, busyMillis }))))),
+    (context) => Context.get(context, ProcessLedger.Service)
+  )
+
 const withLedger = <A, E>(filename: string, use: (ledger: ProcessLedger.ProcessLedger) => Effect.Effect<A, E>) =>
   on(filename, Effect.flatMap(ProcessLedger.Service, use))
 
@@ -43,8 +53,51 @@ const written = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
   return filename
 })
 
-const run = async (directory: string, what: "ends" | "waits", until: string) => {
-  const child = spawn(process.execPath, [program, directory, what], { stdio: ["ignore", "pipe", "pipe"] })
+const contentOf = (database: DatabaseSync) =>
+  ["sqlite_schema", "procyon_processes", "procyon_migrations"].map((table) =>
+    database.prepare(`SELECT * FROM ${table}`).all()
+  )
+
+const isRoot = process.getuid?.() === 0
+const nobody = 65_534
+
+/** Root may do everything, so rights are tried as another user: this whole process is one meanwhile. */
+const withoutRoot = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  isRoot
+    ? Effect.acquireUseRelease(
+      Effect.sync(() => process.seteuid?.(nobody)),
+      () => effect,
+      () => Effect.sync(() => process.seteuid?.(0))
+    )
+    : effect
+
+/** A disk of so many KiB, gone with the scope. */
+const disk = Effect.fnUntraced(function*(kibibytes: number) {
+  const directory = yield* temporaryDirectory
+  yield* Effect.acquireRelease(
+    Effect.sync(() => {
+      const options = ["-t", "tmpfs", "-o", `size=${kibibytes}k,mode=700`]
+      assert.strictEqual(spawnSync("mount", [...options, "none", directory]).status, 0)
+    }),
+    () => Effect.sync(() => spawnSync("umount", ["-l", directory]))
+  )
+  return directory
+})
+
+/** A file whose last process was killed, with the log in which all of it is. */
+const killed = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
+  const from = yield* temporaryFile
+  const filename = yield* temporaryFile
+  yield* withLedger(from, (ledger) =>
+    Effect.gen(function*() {
+      for (const id of ids) yield* ledger.insert(row(id))
+      for (const part of ["", "-wal"]) fs.copyFileSync(from + part, filename + part)
+    }))
+  return { filename, log: fs.readFileSync(`${filename}-wal`) }
+})
+
+const run = async (directory: string, what: "ends" | "waits" | "floods", until: string, id = "written") => {
+  const child = spawn(process.execPath, [program, directory, what, id], { stdio: ["ignore", "pipe", "pipe"] })
   let said = ""
   let complained = ""
   const isReady = new Promise<void>((resolve) => {
@@ -165,6 +218,131 @@ describe("two clients on one file", () => {
       )))
       assert.deepInclude(error, { _tag: "LedgerError", problem: "Unavailable" })
     }).pipe(Effect.scoped))
+
+  it.live("writes to a file that stays locked are Unavailable, all of them, and are made once it is free", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      const ledger = yield* opened(filename, 40)
+      const lock = new DatabaseSync(filename)
+      yield* Effect.addFinalizer(() => Effect.sync(() => lock.close()))
+      lock.exec("BEGIN IMMEDIATE")
+      const rows = ["a", "b", "c"].map((id) => row(id))
+      const refused = Exit.fail(new ProcessLedger.LedgerError({ operation: "insert", problem: "Unavailable" }))
+      const insert = Effect.forEach(rows, (row) => Effect.exit(ledger.insert(row)), { concurrency: "unbounded" })
+      assert.deepStrictEqual(yield* insert, [refused, refused, refused])
+      assert.deepStrictEqual(yield* Effect.exit(ledger.insert(row("alone"))), refused)
+      assert.deepStrictEqual(yield* ledger.rows(), [])
+      lock.exec("ROLLBACK")
+      assert.deepStrictEqual(yield* insert, rows.map(() => Exit.succeed(true)))
+      assert.deepStrictEqual(yield* ledger.rows(), rows)
+    }).pipe(Effect.scoped))
+
+  live(
+    "in one process keep the first one's locks, so that another process is never taken for the last",
+    [],
+    () =>
+      Effect.gen(function*() {
+        const filename = yield* written(["a"])
+        yield* opened(filename)
+        const { ino } = fs.statSync(filename)
+        const locks = () =>
+          fs.readFileSync("/proc/locks", "utf8").split("\n")
+            .filter((line) => line.includes(` ${process.pid} `) && line.includes(`:${ino} `))
+            .map((line) => line.replace(/^\d+: /, ""))
+        const held = locks()
+        assert.lengthOf(held, 1)
+        yield* withLedger(filename, (second) => second.insert(row("b")))
+        assert.deepStrictEqual(locks(), held)
+      }).pipe(Effect.scoped)
+  )
+})
+
+const claim = { fence: 1, status: "running" } as const
+
+describe("writes at once", () => {
+  it.live("are made in order, and each is answered by itself", () =>
+    Effect.gen(function*() {
+      const ledger = yield* opened(yield* temporaryFile)
+      const beats = ["a", "b"].map((id) => ({ id, fence: 1, leaseUntil: 9, bytesSeen: 9 }))
+      const answers = yield* Effect.all([
+        ledger.insert(row("a")),
+        ledger.insert(row("a", { owner: "s-2" })),
+        ledger.transition("a", claim, { status: "running", title: "moved" }),
+        ledger.renew(beats),
+        ledger.insert(row("b")),
+        ledger.transition("b", claim, { status: "error" }),
+        ledger.transition("b", claim, { status: "completed" }),
+        ledger.remove("b", 1),
+        ledger.remove("b", 1),
+        ledger.insert(row("c"))
+      ], { concurrency: "unbounded" })
+      assert.deepStrictEqual(answers, [true, false, true, ["b"], true, true, false, true, false, true])
+      assert.deepStrictEqual(yield* ledger.rows(), [
+        row("a", { title: "moved", leaseUntil: 9, counters: { bytesSeen: 9 } }),
+        row("c")
+      ])
+    }).pipe(Effect.scoped))
+
+  it.live("are committed together: the log grows by the pages that changed, and not by some for each", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      const ledger = yield* opened(filename)
+      const before = fs.statSync(`${filename}-wal`).size
+      yield* Effect.forEach(Array.from({ length: 100 }, (_, index) => row(`p-${index}`)), ledger.insert, {
+        concurrency: "unbounded"
+      })
+      const pages = (fs.statSync(`${filename}-wal`).size - before) / 4096
+      assert.isAbove(pages, 1)
+      assert.isBelow(pages, 100)
+      assert.strictEqual((yield* ledger.rows()).length, 100)
+    }).pipe(Effect.scoped))
+
+  it.live("fail alone where the file refuses one, and the others are made", () =>
+    Effect.gen(function*() {
+      const filename = yield* written([])
+      const other = new DatabaseSync(filename)
+      other.exec("CREATE UNIQUE INDEX one_title ON procyon_processes (title)")
+      other.close()
+      const rows = ["a", "b", "c"].map((id) => row(id, { title: id === "c" ? "c" : "same" }))
+      const ledger = yield* opened(filename)
+      const exits = yield* Effect.forEach(rows, (row) => Effect.exit(ledger.insert(row)), { concurrency: "unbounded" })
+      const refused = new ProcessLedger.LedgerError({ operation: "insert", problem: "Other" })
+      assert.deepStrictEqual(exits, [Exit.succeed(true), Exit.fail(refused), Exit.succeed(true)])
+      assert.deepStrictEqual(yield* ledger.rows(), rows.filter(({ id }) => id !== "b"))
+    }).pipe(Effect.scoped))
+
+  it.live("of which one is interrupted make the others, and it ends", () =>
+    Effect.gen(function*() {
+      const filename = yield* written([])
+      const ledger = yield* opened(filename)
+      const lock = new DatabaseSync(filename)
+      yield* Effect.addFinalizer(() => Effect.sync(() => lock.close()))
+      lock.exec("BEGIN IMMEDIATE")
+      const insert = (id: string) => Effect.forkChild(ledger.insert(row(id)), { startImmediately: true })
+      const [first, gone, last] = [yield* insert("a"), yield* insert("b"), yield* insert("c")]
+      // From here on the transaction is tried, and cannot begin.
+      yield* Effect.yieldNow
+      const interruption = yield* Effect.forkChild(Fiber.interrupt(gone), { startImmediately: true })
+      lock.exec("COMMIT")
+      yield* Fiber.join(interruption)
+      assert.deepStrictEqual([yield* Fiber.join(first), yield* Fiber.join(last)], [true, true])
+      const found = (yield* ledger.rows()).map(({ id }) => id).filter((id) => id !== "b")
+      assert.deepStrictEqual(found, ["a", "c"])
+    }).pipe(Effect.scoped))
+
+  it.live("are there when their process is killed, each that was told", () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      const { child, closed, complained, said } = yield* Effect.promise(() => run(directory, "floods", "p-9-0", "p"))
+      child.kill("SIGKILL")
+      yield* Effect.promise(() => closed)
+      assert.strictEqual(complained(), "")
+      const told = said().split("\n").slice(0, -1)
+      assert.isAbove(told.length, 150)
+      const rows = yield* withLedger(join(directory, "ledger.sqlite"), (ledger) => ledger.rows())
+      const ids = new Set(rows.map(({ id }) => id))
+      assert.deepStrictEqual(told.filter((id) => !ids.has(id)), [])
+    }).pipe(Effect.scoped))
 })
 
 describe("a transaction", () => {
@@ -205,7 +383,7 @@ describe("a transaction", () => {
 })
 
 describe("a damaged file", () => {
-  it.live("cut at any length is refused, and not changed", () =>
+  it.live("K35 cut at any length is refused, and not changed", () =>
     Effect.gen(function*() {
       const filename = yield* written(["a", "b"])
       const whole = fs.readFileSync(filename)
@@ -235,7 +413,7 @@ describe("a damaged file", () => {
       assert.strictEqual(yield* problemOnOpening(filename), "Corrupt")
     }).pipe(Effect.scoped))
 
-  it.live("filled with NUL, whole or in part, is refused, or gives every row or a typed error, and no row less", () =>
+  it.live("K35 filled with NUL, whole or in part, is refused, or gives every row or a typed error, and no row less", () =>
     Effect.gen(function*() {
       const filename = yield* written(["a", "b", "c"])
       const whole = fs.readFileSync(filename)
@@ -274,7 +452,7 @@ describe("a damaged file", () => {
       assert.strictEqual(fs.readFileSync(filename, "utf8"), "{\"jobs\":[]}")
     }).pipe(Effect.scoped))
 
-  it.live("that is gone while its log is there is refused: the log's rows are not nothing", () =>
+  it.live("K35 that is gone while its log is there is refused: the log's rows are not nothing", () =>
     Effect.gen(function*() {
       const directory = yield* temporaryDirectory
       const { child, closed } = yield* Effect.promise(() => run(directory, "waits", "in a transaction"))
@@ -286,7 +464,73 @@ describe("a damaged file", () => {
       assert.isFalse(fs.existsSync(filename))
     }).pipe(Effect.scoped))
 
-  it.live("is set aside when that is asked for, with its log, and nothing of it is lost", () =>
+  it.live("K35 with a damaged log is refused, both are not changed, and set aside they make room for a new one", () =>
+    Effect.gen(function*() {
+      const { filename, log } = yield* killed(["a", "b", "c"])
+      const file = fs.readFileSync(filename)
+      const damages = [Buffer.alloc(log.length), Buffer.alloc(log.length, 0xff)]
+      for (let at = 0; at < 32; at++) {
+        damages.push(Buffer.from(log.map((byte, index) => index === at ? byte ^ 1 : byte)))
+      }
+      for (const [index, damaged] of damages.entries()) {
+        fs.writeFileSync(`${filename}-wal`, damaged)
+        assert.strictEqual(yield* problemOnOpening(filename), "Corrupt", `${index}`)
+        assert.isTrue(fs.readFileSync(`${filename}-wal`).equals(damaged), `${index}`)
+        assert.isTrue(fs.readFileSync(filename).equals(file), `${index}`)
+      }
+      const aside = yield* NodeSqlite.setAside(filename)
+      assert.deepStrictEqual(yield* withLedger(filename, (ledger) => ledger.rows()), [])
+      // What was refused can still be looked into, and what was mended is taken.
+      fs.writeFileSync(`${aside}-wal`, log)
+      assert.strictEqual((yield* withLedger(aside, (ledger) => ledger.rows())).length, 3)
+    }).pipe(Effect.scoped))
+
+  it.live("K35 whose log was cut gives what was written until some moment, whole and in order", () =>
+    Effect.gen(function*() {
+      const ids = ["a", "b", "c", "d"]
+      const { filename, log } = yield* killed(ids)
+      const file = fs.readFileSync(filename)
+      const seen = new Set<number>()
+      for (let length = log.length; length >= 0; length -= 1009) {
+        fs.writeFileSync(filename, file)
+        fs.writeFileSync(`${filename}-wal`, log.subarray(0, length))
+        fs.rmSync(`${filename}-shm`, { force: true })
+        const rows = yield* withLedger(filename, (ledger) => ledger.rows())
+        assert.deepStrictEqual(rows, ids.slice(0, rows.length).map((id) => row(id)), `cut at ${length}`)
+        seen.add(rows.length)
+      }
+      assert.deepStrictEqual(seen, new Set([4, 3, 2, 1, 0]))
+    }).pipe(Effect.scoped))
+
+  live(
+    "K35 that a killed process had not named yet is nothing: the next one makes its own",
+    ["strace"],
+    () =>
+      Effect.gen(function*() {
+        const directory = yield* temporaryDirectory
+        const injection = [
+          "-f",
+          "-qq",
+          "-o",
+          "/dev/null",
+          "-e",
+          "trace=link,linkat",
+          "-e",
+          "inject=link,linkat:signal=SIGKILL"
+        ]
+        const killed = spawnSync("strace", [...injection, process.execPath, program, directory, "ends"])
+        assert.strictEqual(killed.stdout.toString(), "")
+        const left = fs.readdirSync(directory)
+        assert.isTrue(left.every((name) => name.startsWith("ledger.sqlite.new-")) && left.length > 0, left.join())
+        const { closed, complained } = yield* Effect.promise(() => run(directory, "ends", "written"))
+        yield* Effect.promise(() => closed)
+        assert.strictEqual(complained(), "")
+        const rows = yield* withLedger(join(directory, "ledger.sqlite"), (ledger) => ledger.rows())
+        assert.deepStrictEqual(rows, [row("written")])
+      }).pipe(Effect.scoped)
+  )
+
+  it.live("K35 is set aside when that is asked for, with its log, and nothing of it is lost", () =>
     Effect.gen(function*() {
       const filename = yield* temporaryFile
       const names = []
@@ -330,6 +574,119 @@ describe("a row that cannot be read", () => {
           assert.deepStrictEqual(yield* ledger.rows({ unreadable: "skip" }), [row("a"), row("c")])
           assert.isTrue(yield* ledger.transition("c", { fence: 1, status: "running" }, { status: "error" }))
         }))
+    }).pipe(Effect.scoped))
+})
+
+/** As the first program made them: these tables, and in their rows no more than these fields. */
+const writeFirstForm = (filename: string) => {
+  const first = new DatabaseSync(filename)
+  first.exec(`
+    PRAGMA journal_mode = WAL;
+    PRAGMA application_id = 0x50524359;
+    CREATE TABLE procyon_migrations (
+      migration_id integer PRIMARY KEY NOT NULL,
+      created_at datetime NOT NULL DEFAULT current_timestamp,
+      name VARCHAR(255) NOT NULL
+    );
+    INSERT INTO procyon_migrations (migration_id, name) VALUES (1, 'processes');
+    CREATE TABLE procyon_processes (
+      id TEXT PRIMARY KEY NOT NULL,
+      owner TEXT NOT NULL,
+      lifetime TEXT NOT NULL,
+      status TEXT NOT NULL,
+      command TEXT NOT NULL,
+      title TEXT,
+      identity TEXT,
+      started_at DOUBLE PRECISION NOT NULL,
+      ended_at DOUBLE PRECISION,
+      deadline_at DOUBLE PRECISION,
+      holder TEXT,
+      fence DOUBLE PRECISION NOT NULL,
+      lease_until DOUBLE PRECISION NOT NULL,
+      bytes_seen DOUBLE PRECISION NOT NULL,
+      blob TEXT,
+      workspace TEXT,
+      termination TEXT
+    );
+    CREATE INDEX procyon_processes_owner ON procyon_processes (owner);
+    INSERT INTO procyon_processes VALUES
+      ('old-1', 's\\n1', 'session', 'running', '{"name":"sleep","args":1,"digest":null}', 'a \\"b\\"',
+       '{"pid":7,"startedAt":8,"bootId":"b","marker":"m"}', 1.5, NULL, 9, NULL, 3, 4, 5, NULL, 'w-1', NULL),
+      ('old-2', 's-2', 'detached', 'error', '{"name":"make","args":0,"digest":"9f"}', NULL,
+       NULL, 2, 3, NULL, NULL, 1, 4, 6, 'sha256-1', NULL, NULL)
+  `)
+  first.close()
+  fs.chmodSync(filename, 0o600)
+}
+
+const ofFirstForm = [
+  row("old-1", {
+    owner: "s\n1",
+    command: { name: "sleep", args: 1, digest: null },
+    title: "a \"b\"",
+    name: null,
+    policy: null,
+    identity: { pid: 7, startedAt: 8, bootId: "b", marker: "m" },
+    startedAt: 1.5,
+    deadlineAt: 9,
+    holder: null,
+    fence: 3,
+    leaseUntil: 4,
+    counters: { bytesSeen: 5 }
+  }),
+  row("old-2", {
+    owner: "s-2",
+    lifetime: "detached",
+    status: "error",
+    command: { name: "make", args: 0, digest: "9f" },
+    title: null,
+    name: null,
+    policy: null,
+    identity: null,
+    startedAt: 2,
+    endedAt: 3,
+    deadlineAt: null,
+    holder: null,
+    leaseUntil: 4,
+    counters: { bytesSeen: 6 },
+    workspace: null
+  })
+]
+
+describe("a file of an older program", () => {
+  it.live("is brought up to date once, and its rows are there, to be read and moved", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      writeFirstForm(filename)
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          assert.deepStrictEqual(yield* ledger.rows(), ofFirstForm)
+          const expected = { fence: 3, status: "running" } as const
+          assert.isTrue(yield* ledger.transition("old-1", expected, { status: "error", name: "n", told: "error" }))
+        }))
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          assert.deepInclude(yield* ledger.get("old-1"), { status: "error", name: "n", told: "error" })
+          assert.deepStrictEqual(yield* ledger.get("old-2"), ofFirstForm[1])
+        }))
+    }).pipe(Effect.scoped))
+
+  it.live("is brought up to date by one of several processes that open it at once, and all can use it", () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      const filename = join(directory, "ledger.sqlite")
+      writeFirstForm(filename)
+      const ids = ["p-1", "p-2", "p-3", "p-4"]
+      const programs = yield* Effect.promise(() => Promise.all(ids.map((id) => run(directory, "ends", "written", id))))
+      yield* Effect.promise(() => Promise.all(programs.map(({ closed }) => closed)))
+      assert.deepStrictEqual(
+        programs.map(({ child, complained }) => [child.exitCode, complained()]),
+        ids.map(() => [0, ""])
+      )
+      assert.deepStrictEqual(
+        yield* withLedger(filename, (ledger) => ledger.rows()),
+        [...ofFirstForm, ...ids.map((id) => row(id))]
+      )
     }).pipe(Effect.scoped))
 })
 
@@ -390,6 +747,70 @@ describe("a file", () => {
       assert.strictEqual(rows.length, 10)
     }).pipe(Effect.scoped))
 
+  live(
+    "in a directory that may not be written to is Denied, new or not, and not changed",
+    ["root"],
+    () =>
+      Effect.gen(function*() {
+        const filename = yield* written(["a"])
+        const directory = dirname(filename)
+        fs.chownSync(filename, nobody, nobody)
+        fs.chownSync(directory, nobody, nobody)
+        fs.chmodSync(directory, 0o500)
+        const content = fs.readFileSync(filename)
+        for (const name of [filename, join(directory, "new.sqlite")]) {
+          assert.strictEqual(yield* withoutRoot(problemOnOpening(name)), "Denied", name)
+        }
+        assert.isTrue(fs.readFileSync(filename).equals(content))
+        assert.deepStrictEqual(fs.readdirSync(directory), ["ledger.sqlite"])
+        fs.chmodSync(directory, 0o700)
+        assert.deepStrictEqual(yield* withoutRoot(withLedger(filename, (ledger) => ledger.rows())), [row("a")])
+      }).pipe(Effect.scoped)
+  )
+
+  live(
+    "on a disk that is too small to have it is Full, and leaves nothing",
+    ["root", "mounts"],
+    () =>
+      Effect.gen(function*() {
+        const filename = join(yield* disk(64), "ledger.sqlite")
+        assert.strictEqual(yield* problemOnOpening(filename), "Full")
+        assert.deepStrictEqual(fs.readdirSync(dirname(filename)).filter((name) => name.includes(".new-")), [])
+      }).pipe(Effect.scoped)
+  )
+
+  live("on a disk that is full has every row that was told, and takes new ones when there is room again", [
+    "root",
+    "mounts"
+  ], () =>
+    Effect.gen(function*() {
+      const directory = yield* disk(512)
+      const filename = join(directory, "ledger.sqlite")
+      fs.writeFileSync(join(directory, "ballast"), Buffer.alloc(128 * 1024))
+      const told: Array<string> = []
+      const insert = (ledger: ProcessLedger.ProcessLedger, id: string) =>
+        Effect.map(ledger.insert(row(id)), () => {
+          told.push(id)
+        })
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          let refused: ReadonlyArray<ProcessLedger.LedgerError> = []
+          for (let group = 0; refused.length === 0; group++) {
+            const ids = Array.from({ length: 10 }, (_, index) => `p-${1000 + group * 10 + index}`)
+            const exits = yield* Effect.forEach(ids, (id) => Effect.result(insert(ledger, id)), {
+              concurrency: "unbounded"
+            })
+            refused = exits.flatMap((exit) => exit._tag === "Failure" ? [exit.failure] : [])
+          }
+          assert.deepStrictEqual(new Set(refused.map(({ message }) => message)), new Set(["insert: Full"]))
+          assert.deepStrictEqual((yield* ledger.rows()).map(({ id }) => id), told)
+        }))
+      assert.deepStrictEqual((yield* withLedger(filename, (ledger) => ledger.rows())).map(({ id }) => id), told)
+      fs.rmSync(join(directory, "ballast"))
+      yield* withLedger(filename, (ledger) => insert(ledger, "p-9999"))
+      assert.deepStrictEqual((yield* withLedger(filename, (ledger) => ledger.rows())).map(({ id }) => id), told)
+    }).pipe(Effect.scoped))
+
   it.live("that may not grow is Full, loses no row, and takes new ones when there is room again", () =>
     Effect.gen(function*() {
       const filename = yield* temporaryFile
@@ -418,11 +839,11 @@ describe("a file", () => {
       const newer = new DatabaseSync(filename)
       newer.exec("INSERT INTO procyon_migrations (migration_id, name) VALUES (9, 'later')")
       newer.exec("ALTER TABLE procyon_processes ADD COLUMN later TEXT")
+      const content = contentOf(newer)
       newer.close()
       assert.strictEqual(yield* problemOnOpening(filename), "Newer")
       const after = new DatabaseSync(filename)
-      assert.strictEqual(after.prepare("SELECT count(*) AS n FROM procyon_processes").get()?.["n"], 1)
-      assert.strictEqual(after.prepare("SELECT count(*) AS n FROM procyon_migrations").get()?.["n"], 2)
+      assert.deepStrictEqual(contentOf(after), content)
       after.close()
     }).pipe(Effect.scoped))
 

@@ -7,10 +7,15 @@ import type * as ProcessLedger from "./ports/ProcessLedger.ts"
 import * as AppProcess from "./services/AppProcess.ts"
 import * as BackgroundProcess from "./services/BackgroundProcess.ts"
 import * as ProcessHost from "./services/ProcessHost.ts"
+import type * as Recovery from "./services/Recovery.ts"
 import * as ShutdownBarrier from "./services/ShutdownBarrier.ts"
 
 /** What an application and its plugins ask for. */
-export type ProcessRuntime = AppProcess.Service | BackgroundProcess.Service | ShutdownBarrier.Service
+export type ProcessRuntime =
+  | AppProcess.Service
+  | BackgroundProcess.Service
+  | Recovery.Service
+  | ShutdownBarrier.Service
 
 /**
  * The services over one driver and one ledger. A `BlobStore` is used where one is provided to this layer; `Settings` and

@@ -8,7 +8,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import type { CommandSpec } from "@procyon/runtime/domain/CommandSpec"
-import { type Identity, markerPrefix } from "@procyon/runtime/domain/Identity"
+import { type Identity, markerPrefix, unborn } from "@procyon/runtime/domain/Identity"
 import type { Exit } from "@procyon/runtime/domain/Status"
 import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as Effect from "effect/Effect"
@@ -62,6 +62,8 @@ export interface Programs {
   readonly closesStdin: Program
   /** Waits, and takes more turns to start than a law waits before it interrupts. */
   readonly startsSlowly: Program
+  /** Has a waiting child with a group of its own, never collects its exit, and waits too. */
+  readonly neverReaps: Program
   /** Commands that cannot be started, and the problem each has to be told by. */
   readonly failures: ReadonlyArray<{
     readonly what: string
@@ -112,6 +114,7 @@ class Sink implements ProcessDriver.OutputSink {
   }
 }
 
+/** What is told of a leader. */
 interface Started {
   readonly child: ProcessDriver.Child
   readonly root: Identity
@@ -127,6 +130,8 @@ interface StartOptions {
   readonly merged?: boolean | undefined
   readonly pauseAt?: number | undefined
   readonly marker?: string | undefined
+  /** The name of its files. */
+  readonly detached?: string | undefined
 }
 
 /** What a law works with: one driver, and the waiting that fits its clock. */
@@ -145,17 +150,53 @@ class Bench {
     return `${markerPrefix}law_${this.#markers++}_${Math.random().toString(36).slice(2)}`
   }
 
+  /** A name for the files of a detached process that nobody else has. */
+  newName(): string {
+    return `law-${this.#markers++}-${Math.random().toString(36).slice(2)}`
+  }
+
+  /** Takes a leader in, and releases it when the law is over. */
+  attach(identity: Identity, detached: string | null): Effect.Effect<Started, never, Scope.Scope> {
+    return Effect.gen({ self: this }, function*() {
+      const told = this.#listen()
+      const child = yield* Effect.acquireRelease(
+        this.driver.attach({ identity, detached, stdout: told.out, stderr: told.err, onExit: told.onExit }),
+        (child) => child.release
+      )
+      return { ...told, child, root: identity }
+    })
+  }
+
+  #listen() {
+    const out = new Sink(this.driver.sha256())
+    const err = new Sink(this.driver.sha256())
+    const exits: Array<Exit> = []
+    let bytesAtExit = -1
+    return {
+      out,
+      err,
+      exits,
+      bytesAtExit: () => bytesAtExit,
+      onExit: (exit: Exit): void => {
+        exits.push(exit)
+        bytesAtExit = out.bytes
+      }
+    }
+  }
+
+  get files(): ProcessDriver.DetachedFiles {
+    return this.driver.detachedFiles ?? assert.fail("a driver that claims `detached` has to have files")
+  }
+
   /** Starts it, and ends and releases its whole tree when the law is over. */
   start(
     command: CommandSpec,
     options: StartOptions = {}
   ): Effect.Effect<Started, ProcessDriver.SpawnFailed, Scope.Scope> {
     return Effect.gen({ self: this }, function*() {
-      const out = new Sink(this.driver.sha256())
-      const err = new Sink(this.driver.sha256())
+      const told = this.#listen()
+      const { err, onExit, out } = told
       out.pauseAt = options.pauseAt ?? Infinity
-      const exits: Array<Exit> = []
-      let bytesAtExit = -1
       const child = yield* Effect.acquireRelease(
         this.driver.spawn({
           command: options.stdin === undefined
@@ -164,14 +205,17 @@ class Bench {
           marker: options.marker ?? this.newMarker(),
           stdout: out,
           stderr: options.merged === true ? "merged" : err,
-          onExit: (exit) => {
-            exits.push(exit)
-            bytesAtExit = out.bytes
-          }
+          onExit,
+          detached: options.detached === undefined ? undefined : detachedAs(options.detached)
         }),
-        (child) => Effect.andThen(this.endTree(child.identity), child.release)
+        (child) =>
+          Effect.all([
+            this.endTree(child.identity),
+            child.release,
+            options.detached === undefined ? Effect.void : this.files.remove(options.detached)
+          ], { discard: true })
       )
-      return { child, root: child.identity, out, err, exits, bytesAtExit: () => bytesAtExit }
+      return { ...told, child, root: child.identity }
     })
   }
 
@@ -235,6 +279,11 @@ class Bench {
   }
 }
 
+/** Nothing ends it but what the law does. */
+const detachedAs = (name: string): ProcessDriver.Detached => ({ name, deadlineAt: null, capBytes: 0, graceMillis: 0 })
+
+const unknownExit: Exit = { code: null, signal: null }
+
 const otherRoot = (root: Identity, changes: Partial<Identity>): Identity => ({
   pid: changes.pid ?? root.pid,
   startedAt: changes.startedAt ?? root.startedAt,
@@ -259,7 +308,7 @@ type Body = (bench: Bench, command: CommandSpec) => Effect.Effect<void, ProcessD
 interface Statement {
   readonly name: string
   readonly program: Program
-  readonly needs: ReadonlyArray<"processTable" | "sessions" | "marker">
+  readonly needs: ReadonlyArray<"processTable" | "sessions" | "marker" | "detached">
   readonly body: Body
 }
 
@@ -274,27 +323,39 @@ const law = (name: string, program: Program, body: Body, needs: Statement["needs
 const turnsBeforeInterrupt = 8
 
 /** Interrupts a start after more and more turns. Whom the driver answered for is ended here, everybody else by it. */
-const interruptedStart = (succeeds: CommandSpec) => (bench: Bench, command: CommandSpec): ReturnType<Body> =>
-  Effect.gen(function*() {
-    const ended = yield* bench.start(succeeds)
-    yield* bench.untilExit(ended)
-    for (let turns = 0; turns < turnsBeforeInterrupt; turns++) {
-      const marker = bench.newMarker()
-      const sink = new Sink(bench.driver.sha256())
-      const spawn = bench.driver.spawn({ command, marker, stdout: sink, stderr: "merged", onExit: () => undefined })
-      const answered: Array<ProcessDriver.Child> = []
-      const fiber = yield* Effect.forkChild(
-        Effect.uninterruptibleMask((restore) => Effect.map(restore(spawn), (child) => answered.push(child))),
-        { startImmediately: true }
-      )
-      for (let turn = 0; turn < turns; turn++) yield* Effect.yieldNow
-      yield* Fiber.interrupt(fiber)
-      // The pid of a process that is gone, so that only the marker can find anybody.
-      const { members } = yield* bench.look(otherRoot(ended.root, { marker }))
-      if (answered.length === 0) assert.deepStrictEqual(members.map((member) => member.state), [])
-      for (const child of answered) yield* Effect.andThen(bench.endTree(child.identity), child.release)
-    }
-  })
+const interruptedStart =
+  (succeeds: CommandSpec, as: "detached" | "owned" = "owned") =>
+  (bench: Bench, command: CommandSpec): ReturnType<Body> =>
+    Effect.gen(function*() {
+      const ended = yield* bench.start(succeeds)
+      yield* bench.untilExit(ended)
+      for (let turns = 0; turns < turnsBeforeInterrupt; turns++) {
+        const marker = bench.newMarker()
+        const sink = new Sink(bench.driver.sha256())
+        const name = bench.newName()
+        const spawn = bench.driver.spawn({
+          command,
+          marker,
+          stdout: sink,
+          stderr: "merged",
+          onExit: () => undefined,
+          detached: as === "detached" ? detachedAs(name) : undefined
+        })
+        const answered: Array<ProcessDriver.Child> = []
+        const fiber = yield* Effect.forkChild(
+          Effect.uninterruptibleMask((restore) => Effect.map(restore(spawn), (child) => answered.push(child))),
+          { startImmediately: true }
+        )
+        for (let turn = 0; turn < turns; turn++) yield* Effect.yieldNow
+        yield* Fiber.interrupt(fiber)
+        // The pid of a process that is gone, so that only the marker can find anybody.
+        const { members } = yield* bench.look(otherRoot(ended.root, { marker }))
+        if (answered.length === 0) assert.deepStrictEqual(members.map((member) => member.state), [])
+        if (answered.length === 0 && as === "detached") assert.isNull(yield* bench.files.read(name, "stdout", 0, 1))
+        for (const child of answered) yield* Effect.andThen(bench.endTree(child.identity), child.release)
+        if (as === "detached") yield* bench.files.remove(name)
+      }
+    })
 
 const identityLaws = (programs: Programs): ReadonlyArray<Statement> => [
   law(
@@ -808,6 +869,299 @@ const startLaws = (programs: Programs): ReadonlyArray<Statement> => [
   ])
 ]
 
+const takenInLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "a leader that another runtime has started is looked at and signalled, and its exit is unknown",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { child, root } = yield* bench.start(command)
+        yield* child.release
+        const attached = yield* bench.attach(root, null)
+        assert.deepStrictEqual([attached.out.ends, attached.err.ends, attached.child.drain("stdout")], [1, 1, "ended"])
+        assert.strictEqual(yield* attached.child.write(new Uint8Array(1)), 0)
+        assert.strictEqual((yield* bench.look(root)).leader, "alive")
+        assert.lengthOf(attached.exits, 0)
+        assert.strictEqual(only(yield* bench.signal(root, "SIGTERM")).outcome, "sent")
+        yield* bench.until("the leader is gone", bench.look(root), (look) => look.leader === "gone")
+        yield* bench.look(root)
+        assert.deepStrictEqual(attached.exits, [unknownExit])
+      }),
+    ["processTable"]
+  ),
+
+  law(
+    "to attach to a leader that is somebody else now signals nobody and says gone",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        const stale = otherRoot(started.root, {
+          startedAt: started.root.startedAt - 1,
+          marker: bench.newMarker()
+        })
+        const attached = yield* bench.attach(stale, null)
+        assert.deepInclude(yield* bench.look(stale), { leader: "gone", members: [] })
+        assert.deepStrictEqual(attached.exits, [unknownExit])
+        const stranger = [{ ...leaderOf(yield* bench.look(started.root), started.root), startedAt: stale.startedAt }]
+        assert.include(
+          ["not-same", "gone"],
+          only(yield* bench.driver.signal(stale, { members: stranger }, "SIGKILL")).outcome
+        )
+        yield* attached.child.release
+        yield* bench.signal(started.root, "SIGTERM")
+        assert.deepStrictEqual(yield* bench.untilExit(started), { code: null, signal: "SIGTERM" })
+      }),
+    ["processTable"]
+  ),
+
+  law("a released one is told of nothing", programs.waits, (bench, command) =>
+    Effect.gen(function*() {
+      const { child, root } = yield* bench.start(command)
+      yield* child.release
+      const attached = yield* bench.attach(root, null)
+      yield* attached.child.release
+      yield* attached.child.release
+      assert.strictEqual((yield* bench.look(root)).leader, "alive")
+      yield* bench.endTree(root)
+      assert.lengthOf(attached.exits, 0)
+    }), ["processTable"])
+]
+
+const probeLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "tells a living process from one that has ended, and from one of another start",
+    programs.waits,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const started = yield* bench.start(command)
+        const { root } = started
+        assert.strictEqual(yield* bench.driver.probe(root), "alive")
+        assert.strictEqual(yield* bench.driver.probe(otherRoot(root, { marker: "" })), "alive")
+        assert.strictEqual(yield* bench.driver.probe(otherRoot(root, { startedAt: root.startedAt - 1 })), "gone")
+        yield* bench.endTree(root)
+        yield* bench.untilExit(started)
+        assert.strictEqual(yield* bench.driver.probe(root), "gone")
+      }),
+    ["processTable"]
+  ),
+
+  law("tells a zombie from a living process", programs.neverReaps, (bench, command) =>
+    Effect.gen(function*() {
+      const { root } = yield* bench.start(command)
+      const members = others(yield* bench.untilMembers(root, 2), root)
+      const [member] = members
+      if (member === undefined) return assert.fail("there is no child")
+      const child = otherRoot(root, { pid: member.pid, startedAt: member.startedAt })
+      assert.strictEqual(yield* bench.driver.probe(child), "alive")
+      yield* bench.driver.signal(root, { members }, "SIGKILL")
+      yield* bench.untilMembers(root, 1)
+      assert.strictEqual(yield* bench.driver.probe(child), "gone")
+    }), ["processTable"]),
+
+  law("does not know a process of another boot", programs.waits, (bench, command) =>
+    Effect.gen(function*() {
+      const { root } = yield* bench.start(command)
+      assert.strictEqual(yield* bench.driver.probe(otherRoot(root, { bootId: "another-boot" })), "unknown")
+    })),
+
+  law("the application itself lives, and carries no marker", programs.waits, (bench) =>
+    Effect.gen(function*() {
+      const { self } = bench.driver
+      if (self === null) return
+      assert.strictEqual(self.marker, "")
+      assert.strictEqual(yield* bench.driver.probe(self), "alive")
+    }), ["processTable"])
+]
+
+const detachedLaws = (programs: Programs): ReadonlyArray<Statement> => [
+  law(
+    "tells all output and then the exit, and ends the output when it is told to",
+    programs.talks.command,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { bytes, sha256 } = programs.talks
+        const started = yield* bench.start(command, { detached: bench.newName() })
+        assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+        assert.deepStrictEqual([started.bytesAtExit(), started.out.ends], [bytes, 0])
+        assert.strictEqual(started.child.drain("stdout"), "empty")
+        yield* started.child.finish
+        yield* bench.untilEnd(started.out)
+        yield* bench.untilEnd(started.err)
+        assert.deepStrictEqual([started.out.bytes, started.out.digest()], [bytes, sha256])
+        assert.strictEqual(started.child.drain("stdout"), "ended")
+        assert.strictEqual(yield* started.child.write(new Uint8Array(1)), 0)
+        yield* started.child.closeStdin()
+      }),
+    ["detached"]
+  ),
+
+  law("keeps the streams apart when asked to", programs.speaksTwice, (bench, command) =>
+    Effect.gen(function*() {
+      const name = bench.newName()
+      const started = yield* bench.start(command, { detached: name })
+      yield* bench.untilExit(started)
+      assert.deepStrictEqual([started.out.text.trim(), started.err.text.trim()], ["out", "err"])
+      assert.isNotNull(yield* bench.files.read(name, "stderr", 0, 1))
+    }), ["detached"]),
+
+  law(
+    "gives one sink both streams in their order when merged, and ends it once",
+    programs.speaksTwice,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const name = bench.newName()
+        const started = yield* bench.start(command, { detached: name, merged: true })
+        yield* bench.untilExit(started)
+        assert.match(started.out.text, /^out\s*err\s*$/)
+        yield* started.child.finish
+        yield* bench.untilEnd(started.out)
+        assert.deepStrictEqual([started.out.ends, started.err.ends], [1, 0])
+        assert.isNull(yield* bench.files.read(name, "stderr", 0, 1))
+      }),
+    ["detached"]
+  ),
+
+  law(
+    "outlives the release, and is found with all its output and its exit",
+    programs.polite,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const name = bench.newName()
+        const started = yield* bench.start(command, { detached: name })
+        yield* bench.untilText(started.out, "ready")
+        yield* started.child.release
+        assert.strictEqual((yield* bench.look(started.root)).leader, "alive")
+        const attached = yield* bench.attach(started.root, name)
+        yield* bench.untilText(attached.out, "ready")
+        yield* bench.signal(started.root, "SIGTERM")
+        assert.deepStrictEqual(yield* bench.untilExit(attached), { code: 0, signal: null })
+        assert.match(attached.out.text, /^ready\s*bye\s*$/)
+        yield* bench.untilMembers(started.root, 0)
+        yield* attached.child.finish
+        yield* bench.untilEnd(attached.out)
+        assert.deepStrictEqual([attached.exits.length, started.exits.length, started.out.ends], [1, 0, 0])
+      }),
+    ["detached", "processTable"]
+  ),
+
+  law("what ended while nobody was there tells its exit", programs.exits7, (bench, command) =>
+    Effect.gen(function*() {
+      const name = bench.newName()
+      const started = yield* bench.start(command, { detached: name })
+      yield* started.child.release
+      yield* bench.until("it has ended", bench.look(started.root), (look) => look.leader === "gone")
+      for (const identity of [started.root, otherRoot(started.root, { bootId: "another-boot" })]) {
+        const attached = yield* bench.attach(identity, name)
+        assert.deepStrictEqual(yield* bench.untilExit(attached), { code: 7, signal: null })
+        yield* bench.look(identity)
+        yield* bench.aWhile
+        assert.lengthOf(attached.exits, 1)
+        yield* attached.child.release
+      }
+    }), ["detached", "processTable"]),
+
+  law("an exit that was never recorded is unknown", programs.succeeds, (bench, command) =>
+    Effect.gen(function*() {
+      const started = yield* bench.start(command)
+      yield* bench.untilExit(started)
+      yield* started.child.release
+      const attached = yield* bench.attach(started.root, bench.newName())
+      assert.deepStrictEqual([attached.out.ends, attached.err.ends], [1, 1])
+      yield* bench.look(started.root)
+      assert.deepStrictEqual(yield* bench.untilExit(attached), unknownExit)
+    }), ["detached", "processTable"]),
+
+  law(
+    "a start that nobody answered is found by its marker, and tells its exit",
+    programs.polite,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const name = bench.newName()
+        const started = yield* bench.start(command, { detached: name })
+        yield* bench.untilText(started.out, "ready")
+        yield* started.child.release
+        const root = unborn(started.root.bootId, started.root.marker)
+        const attached = yield* bench.attach(root, name)
+        const { members } = yield* bench.look(root)
+        assert.include(members.map(({ pid }) => pid), started.root.pid)
+        assert.lengthOf(attached.exits, 0)
+        yield* bench.driver.signal(root, { members }, "SIGTERM")
+        assert.deepStrictEqual(yield* bench.untilExit(attached), { code: 0, signal: null })
+      }),
+    ["detached", "processTable", "marker"]
+  ),
+
+  law(
+    "a paused reader holds up nobody, and loses nothing",
+    programs.talks.command,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { bytes, sha256 } = programs.talks
+        const started = yield* bench.start(command, { detached: bench.newName(), pauseAt: 1 })
+        assert.deepStrictEqual(yield* bench.untilExit(started), { code: 0, signal: null })
+        assert.isBelow(started.out.bytes, bytes)
+        assert.strictEqual(started.child.drain("stdout"), "paused")
+        yield* started.child.finish
+        assert.strictEqual(started.out.ends, 0)
+        started.out.pauseAt = Infinity
+        started.child.resume("stdout")
+        yield* bench.untilEnd(started.out)
+        assert.deepStrictEqual([started.out.bytes, started.out.digest()], [bytes, sha256])
+      }),
+    ["detached"]
+  ),
+
+  law(
+    "its files are read from any offset, until they are removed",
+    programs.talks.command,
+    (bench, command) =>
+      Effect.gen(function*() {
+        const { bytes } = programs.talks
+        const name = bench.newName()
+        const started = yield* bench.start(command, { detached: name })
+        yield* bench.untilExit(started)
+        const head = (yield* bench.files.read(name, "stdout", 0, 100)) ?? assert.fail("no file")
+        const some = (yield* bench.files.read(name, "stdout", 10, 20)) ?? assert.fail("no file")
+        assert.deepStrictEqual([...some], [...head.subarray(10, 30)])
+        assert.strictEqual((yield* bench.files.read(name, "stdout", bytes - 3, 20))?.length, 3)
+        assert.strictEqual((yield* bench.files.read(name, "stdout", bytes + 3, 20))?.length, 0)
+        assert.isNull(yield* bench.files.read(bench.newName(), "stdout", 0, 1))
+        assert.isTrue(yield* bench.files.remove(name))
+        assert.isTrue(yield* bench.files.remove(name))
+        assert.isNull(yield* bench.files.read(name, "stdout", 0, 1))
+      }),
+    ["detached"]
+  ),
+
+  law("a name that has files is not taken again", programs.succeeds, (bench, command) =>
+    Effect.gen(function*() {
+      const name = bench.newName()
+      yield* bench.untilExit(yield* bench.start(command, { detached: name }))
+      const marker = bench.newMarker()
+      const again = yield* Effect.result(Effect.scoped(bench.start(command, { detached: name, marker })))
+      assert.strictEqual(Result.isFailure(again) ? again.failure.problem : "started", "Other")
+      assert.isNotNull(yield* bench.files.read(name, "stdout", 0, 1))
+    }), ["detached"]),
+
+  ...programs.failures.map(({ command, problem, what }) =>
+    law(`${what}: the start fails with ${problem} and leaves no files`, command, (bench) =>
+      Effect.gen(function*() {
+        const name = bench.newName()
+        const result = yield* Effect.result(bench.start(command, { detached: name }))
+        assert.strictEqual(Result.isFailure(result) ? result.failure.problem : "started", problem)
+        assert.isNull(yield* bench.files.read(name, "stdout", 0, 1))
+      }), ["detached"])
+  ),
+
+  law(
+    "an interrupted start leaves no process and no files, at whatever turn",
+    programs.waits,
+    interruptedStart(programs.succeeds, "detached"),
+    ["detached", "processTable", "marker"]
+  )
+]
+
 const otherLaws = (programs: Programs): ReadonlyArray<Statement> => [
   law(
     "releasing touches no process, and a second time nothing",
@@ -852,6 +1206,9 @@ const lawsAbout = {
   signals: signalLaws,
   trees: treeLaws,
   starts: startLaws,
+  "leaders taken in": takenInLaws,
+  probes: probeLaws,
+  "detached processes": detachedLaws,
   "what is left": otherLaws
 }
 

@@ -86,6 +86,48 @@ const ended: Partial<LedgerRow> = {
 const statuses: ReadonlyArray<Status> = ["running", "completed", "error", "cancelled", "timed_out", "kill_failed"]
 const settled: ReadonlyArray<Status> = ["completed", "error", "cancelled", "timed_out"]
 
+/** What some database refuses, changes or takes for the end: halves of pairs, U+0000, quotes, escapes. */
+const oddTexts = ["\0", "a\0b", "\ud800", "\udc00a", "\ufffd", "\\", "\\u0000", "\"", "'", "\n\x7f\u2028", "😀", ""]
+
+/** A row that says `text` wherever it can. */
+const saying = (text: string): Partial<LedgerRow> => {
+  const odd = { ...stream, sha256: text, blob: text }
+  const identified = { ...identity, bootId: text, marker: text }
+  return {
+    command: { name: text, args: 0, digest: text },
+    title: text,
+    name: text,
+    policy: {
+      stopSignal: text,
+      graceMillis: 0.5,
+      forceWindowMillis: 0,
+      idleDeadlineMillis: 86_400_000.25,
+      capBytes: 2 ** 52,
+      leftovers: "keep"
+    },
+    identity: identified,
+    holder: identified,
+    output: { stdout: odd, stderr: null },
+    workspace: text,
+    termination: {
+      status: "error",
+      cause: { _tag: "Stop", by: "owner" },
+      exit: { code: null, signal: text },
+      forced: false,
+      durationMillis: 0,
+      timeline: [{ atMillis: 0, what: text }],
+      leftovers: [],
+      keptLeftovers: true,
+      survivors: [{ pid: 1, startedAt: 1, name: text, refused: text }],
+      survivorCount: 1,
+      wholeTree: "verified",
+      error: text
+    },
+    offered: "running",
+    told: "kill_failed"
+  }
+}
+
 const law = (name: string, check: Law["check"]): Law => ({ name, check })
 
 const ids = (rows: ReadonlyArray<LedgerRow>): ReadonlyArray<string> => rows.map(({ id }) => id)
@@ -100,6 +142,23 @@ const laws: ReadonlyArray<Law> = [
       assert.isTrue(yield* ledger.insert(bare))
       assert.deepStrictEqual(yield* ledger.get("a"), full)
       assert.deepStrictEqual(yield* ledger.get("b"), bare)
+    })
+  ),
+  law(
+    "gives every text back as it was, inserted or changed, whatever characters it holds",
+    Effect.fnUntraced(function*(ledger) {
+      for (const text of oddTexts) {
+        const inserted = row(`a-${text}`, { ...saying(text), owner: text })
+        assert.isTrue(yield* ledger.insert(inserted))
+        assert.deepStrictEqual(yield* ledger.get(inserted.id), inserted)
+        const { id } = row(`b-${text}`)
+        assert.isTrue(yield* ledger.insert(row(id)))
+        assert.isTrue(
+          yield* ledger.transition(id, { fence: 1, status: "running" }, { status: "error", ...saying(text) })
+        )
+        assert.deepStrictEqual(yield* ledger.get(id), row(id, { ...saying(text), status: "error" }))
+      }
+      assert.strictEqual((yield* ledger.rows()).length, 2 * oddTexts.length)
     })
   ),
   law(

@@ -4,10 +4,14 @@
  *
  * It implements the port fully, on a scripted operating system instead of a real one. All that takes time takes it on
  * the Clock it was built under, so a TestClock drives children and runtime together. It starts no real process.
+ *
+ * Files of detached children are kept by the driver, for as long as it is. Nothing in a scripted world enforces their
+ * deadlines and byte caps when no application is alive.
  */
 import { sha256 } from "@noble/hashes/sha2.js"
 import type { CommandSpec } from "@procyon/runtime/domain/CommandSpec"
-import type { Identity } from "@procyon/runtime/domain/Identity"
+import { type Identity, isUnborn } from "@procyon/runtime/domain/Identity"
+import type { Exit } from "@procyon/runtime/domain/Status"
 import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -17,7 +21,7 @@ import * as Redacted from "effect/Redacted"
 import * as Scheduler from "effect/Scheduler"
 import * as TestClock from "effect/testing/TestClock"
 import { Machine, type Process } from "./internal/Machine.ts"
-import { InputPipe, OutputPipe } from "./internal/Pipes.ts"
+import { InputPipe, nothing, OutputFile, OutputPipe, type Reader } from "./internal/Pipes.ts"
 import * as Quiescence from "./internal/Quiescence.ts"
 import { child, type Script } from "./Script.ts"
 import { World, type WorldService } from "./World.ts"
@@ -44,7 +48,7 @@ export const capabilities: ProcessDriver.Capabilities = {
   marker: true,
   wholeTree: "verified",
   pty: false,
-  detached: false
+  detached: true
 }
 
 /** The application itself, which is no process of the scripted table, and always alive. */
@@ -73,7 +77,7 @@ const portOf = (driver: ScriptedDriver): ProcessDriver.ProcessDriver => ({
   self,
   attach: (request) => driver.attach(request),
   probe: (identity) => driver.probe(identity),
-  detachedFiles: null,
+  detachedFiles: driver.capabilities.detached ? driver.files : null,
   look: (roots) => driver.look(roots),
   occupied: (root) => driver.occupied(root),
   signal: (root, targets, signal) => driver.signal(root, targets, signal),
@@ -97,7 +101,7 @@ const makeWorld = (driver: ScriptedDriver, machine: Machine, quiescence: Quiesce
   ),
   alive: Effect.sync(() => machine.living.map((process) => process.label)),
   spawned: Effect.sync(() => machine.started),
-  open: Effect.sync(() => [...driver.open].map((child) => child.leader.label)),
+  open: Effect.sync(() => [...driver.open].map((child) => child.label)),
   looks: Effect.sync(() => driver.looks),
   kill: (name, how = "SIGKILL") =>
     Effect.sync(() => {
@@ -116,6 +120,7 @@ const makeWorld = (driver: ScriptedDriver, machine: Machine, quiescence: Quiesce
         machine.start(strangerBirth(stranger?.name ?? "stranger", stranger?.script ?? child), pid)
       }
     }),
+  loseExit: (name) => Effect.sync(() => driver.loseExit(name)),
   blindLooks: (times) =>
     Effect.sync(() => {
       driver.blindLooks = times
@@ -146,6 +151,19 @@ interface TreeRecord {
   readonly sessions: Map<number, number | null>
 }
 
+type Tell = (exit: Exit) => void
+
+const unknownExit: Exit = { code: null, signal: null }
+
+/** What a detached leader leaves behind: its files, and who follows them. `err`: `null` when the streams share a file. */
+interface DetachedJob {
+  readonly label: string
+  readonly out: OutputFile
+  readonly err: OutputFile | null
+  exit: "running" | "lost" | Exit
+  readonly followers: Set<Tell>
+}
+
 interface Call {
   readonly what: string
   readonly line: string
@@ -154,7 +172,7 @@ interface Call {
 class ScriptedDriver {
   readonly capabilities: ProcessDriver.Capabilities
   readonly calls: Array<Call> = []
-  readonly open = new Set<ScriptedChild>()
+  readonly open = new Set<{ readonly label: string }>()
   readonly lastPids = new Map<string, number>()
   looks = 0
   blindLooks = 0
@@ -162,7 +180,9 @@ class ScriptedDriver {
   readonly #options: Options
   readonly #records = new Map<string, TreeRecord>()
   /** Whom to tell when a leader that another runtime has started is gone. */
-  readonly #watchers = new Map<string, () => void>()
+  readonly #watchers = new Map<string, (look: ProcessDriver.TreeLook) => void>()
+  /** By the name of their files. */
+  readonly #jobs = new Map<string, DetachedJob>()
 
   constructor(machine: Machine, options: Options) {
     this.#machine = machine
@@ -177,12 +197,19 @@ class ScriptedDriver {
       if (script === undefined) {
         return yield* new ProcessDriver.SpawnFailed({ problem: "CommandNotFound", code: "ENOENT" })
       }
+      const refused = this.#refusalOf(request)
+      if (refused !== null) return yield* new ProcessDriver.SpawnFailed({ problem: "Other", code: refused })
       const { afterMillis, answersAfterMillis, failsWith } = script.plan.start
       yield* this.#machine.sleep(afterMillis)
       if (failsWith !== null) return yield* new ProcessDriver.SpawnFailed(failsWith)
       const child = this.#start(request, { label, name, script })
       yield* this.#machine.sleep(answersAfterMillis).pipe(
-        Effect.onInterrupt(() => Effect.sync(() => this.#endTree(child)))
+        Effect.onInterrupt(() =>
+          Effect.sync(() => {
+            this.#endTree(child)
+            if (request.detached !== undefined) this.#jobs.delete(request.detached.name)
+          })
+        )
       )
       return child
     })
@@ -203,24 +230,56 @@ class ScriptedDriver {
 
   attach(request: ProcessDriver.AttachRequest): Effect.Effect<ProcessDriver.Child> {
     return Effect.sync(() => {
-      const { identity, onExit, stderr, stdout } = request
-      this.log("attach", this.#machine.table.get(identity.pid)?.label ?? "nobody")
-      stdout.end()
-      if (stderr !== "merged") stderr.end()
-      this.#watchers.set(recordKey(identity), () => onExit({ code: null, signal: null }))
-      return {
-        identity,
-        write: () => Effect.succeed(0),
-        closeStdin: () => Effect.void,
-        resume: () => {},
-        drain: () => "ended" as const,
-        finish: Effect.void,
-        release: Effect.sync(() => {
-          this.#watchers.delete(recordKey(identity))
-          this.#records.delete(recordKey(identity))
-        })
+      const { identity, onExit } = request
+      const job = request.detached === null ? undefined : this.#jobs.get(request.detached)
+      const process = this.#machine.table.get(identity.pid)
+      const label = process?.startedAt === identity.startedAt ? process.label : job?.label ?? "nobody"
+      this.log("attach", label)
+      const readers = followIn(job, request)
+      const child = new AttachedChild(this, this.#machine, { identity, label, readers })
+      this.open.add(child)
+      let told = false
+      const tell = (exit: Exit): void => {
+        if (told || child.isReleased) return
+        told = true
+        this.#watchers.delete(recordKey(identity))
+        for (const reader of readersOf(readers)) reader.pump()
+        onExit(exit)
       }
+      child.forget = () => {
+        job?.followers.delete(tell)
+        this.#watchers.delete(recordKey(identity))
+      }
+      job?.followers.add(tell)
+      this.#watchers.set(recordKey(identity), (look) => {
+        if (isGone(look, request)) tell(job === undefined ? unknownExit : recordedExit(job))
+      })
+      this.#machine.defer(() => {
+        if (child.isReleased) return
+        for (const reader of readersOf(readers)) reader.pump()
+        if (job !== undefined && typeof job.exit !== "string") tell(job.exit)
+      })
+      return child
     })
+  }
+
+  /** Also of those that have not ended: their exit will not be recorded. */
+  loseExit(label: string): void {
+    for (const job of this.#jobs.values()) if (job.label === label) job.exit = "lost"
+  }
+
+  readonly files: ProcessDriver.DetachedFiles = {
+    read: (name, stream, offset, limit) =>
+      Effect.sync(() => {
+        const job = this.#jobs.get(name)
+        const file = stream === "stdout" ? job?.out : job?.err
+        return file?.read(offset, limit) ?? null
+      }),
+    remove: (name) =>
+      Effect.sync(() => {
+        this.#jobs.delete(name)
+        return true
+      })
   }
 
   probe(identity: Identity): Effect.Effect<ProcessDriver.Vitality> {
@@ -232,11 +291,8 @@ class ScriptedDriver {
     })
   }
 
-  #tellGone({ complete, leader, root }: ProcessDriver.TreeLook): void {
-    const tell = this.#watchers.get(recordKey(root))
-    if (tell === undefined || leader === "alive" || !complete) return
-    this.#watchers.delete(recordKey(root))
-    tell()
+  #tellGone(look: ProcessDriver.TreeLook): void {
+    this.#watchers.get(recordKey(look.root))?.(look)
   }
 
   occupied(root: Identity): boolean {
@@ -267,7 +323,7 @@ class ScriptedDriver {
     })
   }
 
-  released(child: ScriptedChild): void {
+  released(child: ChildOutput): void {
     this.open.delete(child)
     this.#records.delete(recordKey(child.identity))
   }
@@ -285,10 +341,13 @@ class ScriptedDriver {
     request: ProcessDriver.SpawnRequest,
     who: { readonly label: string; readonly name: string; readonly script: Script }
   ): ScriptedChild {
-    const { command, marker, onExit } = request
-    const stdout = new OutputPipe(request.stdout)
-    const stderr = request.stderr === "merged" ? stdout : new OutputPipe(request.stderr)
-    const { stdin } = command.options
+    const { command, detached, marker, onExit } = request
+    const job = detached === undefined ? null : this.#record(detached.name, who.label, request)
+    const { outputs, readers } = job === null ? pipesOf(request) : {
+      outputs: { stdout: job.out, stderr: job.err ?? job.out },
+      readers: followIn(job, request)
+    }
+    const stdin = job === null ? command.options.stdin : "none"
     const leader = this.#machine.start({
       ...who,
       parent: 1,
@@ -296,21 +355,37 @@ class ScriptedDriver {
       session: "own",
       marker,
       stdin: stdin === undefined || stdin === "none" ? null : new InputPipe(),
-      outputs: { stdout, stderr },
+      outputs,
       onReap: (exit) => {
-        if (!child.isReleased) onExit(exit)
+        if (job !== null && job.exit === "running") job.exit = exit
+        if (!child.isReleased) onExit(job === null ? exit : recordedExit(job))
+        // An exit that was lost is told to them by a look.
+        if (job !== null && job.exit !== "lost") { for (const tell of job.followers) tell(exit) }
       }
     })
     this.lastPids.set(who.label, leader.pid)
-    const child = new ScriptedChild(this, this.#machine, leader, {
-      pid: leader.pid,
-      startedAt: leader.startedAt,
-      bootId,
-      marker
-    })
+    const identity: Identity = { pid: leader.pid, startedAt: leader.startedAt, bootId, marker }
+    const child = new ScriptedChild(this, this.#machine, { leader, identity, readers })
     this.#recordOf(child.identity)
     this.open.add(child)
     return child
+  }
+
+  #refusalOf({ detached }: ProcessDriver.SpawnRequest): string | null {
+    if (detached === undefined) return null
+    return this.capabilities.detached ? this.#jobs.has(detached.name) ? "EEXIST" : null : "ENOTSUP"
+  }
+
+  #record(name: string, label: string, { stderr }: ProcessDriver.SpawnRequest): DetachedJob {
+    const job: DetachedJob = {
+      label,
+      out: new OutputFile(),
+      err: stderr === "merged" ? null : new OutputFile(),
+      exit: "running",
+      followers: new Set()
+    }
+    this.#jobs.set(name, job)
+    return job
   }
 
   /** What an interrupted start does with a process that is there already. */
@@ -445,28 +520,127 @@ class ScriptedDriver {
   }
 }
 
-class ScriptedChild implements ProcessDriver.Child {
+type Readers = Readonly<Record<ProcessDriver.StreamName, Reader>>
+
+/** Each once: merged streams share one. */
+const readersOf = ({ stderr, stdout }: Readers): ReadonlySet<Reader> => new Set([stdout, stderr])
+
+type Sinks = Pick<ProcessDriver.SpawnRequest, "stdout" | "stderr">
+
+const pipesOf = (sinks: Sinks) => {
+  const stdout = new OutputPipe(sinks.stdout)
+  const stderr = sinks.stderr === "merged" ? stdout : new OutputPipe(sinks.stderr)
+  return { outputs: { stdout, stderr }, readers: { stdout, stderr } }
+}
+
+/** Readers of a job's files. A stream without a file ends at once. */
+const followIn = (job: DetachedJob | undefined, sinks: Sinks): Readers => {
+  const follow = (file: OutputFile | null | undefined, sink: ProcessDriver.OutputSink): Reader => {
+    if (file !== null && file !== undefined) return file.follow(sink)
+    sink.end()
+    return nothing
+  }
+  const stdout = follow(job?.out, sinks.stdout)
+  return { stdout, stderr: sinks.stderr === "merged" ? stdout : follow(job?.err, sinks.stderr) }
+}
+
+const recordedExit = ({ exit }: DetachedJob): Exit => typeof exit === "string" ? unknownExit : exit
+
+/** Whether a look tells that the leader is gone. One whose start nobody answered is known by its tree alone. */
+const isGone = (look: ProcessDriver.TreeLook, { detached, identity }: ProcessDriver.AttachRequest): boolean =>
+  look.complete && look.leader !== "alive" &&
+  (detached === null || !isUnborn(identity) || look.members.length + look.occupied.length === 0)
+
+/** What is the same for a leader of our own and for one that another runtime has started. */
+abstract class ChildOutput {
   readonly identity: Identity
-  readonly leader: Process
-  readonly #driver: ScriptedDriver
+  readonly label: string
+  protected readonly driver: ScriptedDriver
+  protected readonly readers: Readers
   readonly #machine: Machine
   #released = false
 
-  constructor(driver: ScriptedDriver, machine: Machine, leader: Process, identity: Identity) {
-    this.#driver = driver
+  constructor(
+    driver: ScriptedDriver,
+    machine: Machine,
+    is: { readonly identity: Identity; readonly label: string; readonly readers: Readers }
+  ) {
+    this.driver = driver
     this.#machine = machine
-    this.leader = leader
-    this.identity = identity
+    this.identity = is.identity
+    this.label = is.label
+    this.readers = is.readers
   }
 
   get isReleased(): boolean {
     return this.#released
   }
 
+  resume(stream: ProcessDriver.StreamName): void {
+    if (this.#released) return
+    const reader = this.readers[stream]
+    reader.resume()
+    this.#machine.defer(() => reader.pump())
+  }
+
+  drain(stream: ProcessDriver.StreamName): "empty" | "ended" | "bound" | "paused" {
+    return this.readers[stream].drain()
+  }
+
+  get finish(): Effect.Effect<void> {
+    return Effect.sync(() => {
+      for (const reader of readersOf(this.readers)) reader.finish()
+    })
+  }
+
+  get release(): Effect.Effect<void> {
+    return Effect.sync(() => {
+      if (this.#released) return
+      this.driver.log("release", this.label)
+      this.letGo()
+    })
+  }
+
+  letGo(): void {
+    this.#released = true
+    for (const reader of readersOf(this.readers)) reader.close()
+    this.driver.released(this)
+  }
+}
+
+class AttachedChild extends ChildOutput implements ProcessDriver.Child {
+  forget: () => void = () => {}
+
+  write(): Effect.Effect<number> {
+    return Effect.succeed(0)
+  }
+
+  closeStdin(): Effect.Effect<void> {
+    return Effect.void
+  }
+
+  override letGo(): void {
+    this.forget()
+    super.letGo()
+  }
+}
+
+class ScriptedChild extends ChildOutput implements ProcessDriver.Child {
+  readonly #leader: Process
+
+  constructor(
+    driver: ScriptedDriver,
+    machine: Machine,
+    is: { readonly identity: Identity; readonly leader: Process; readonly readers: Readers }
+  ) {
+    super(driver, machine, { ...is, label: is.leader.label })
+    this.#leader = is.leader
+  }
+
   write(bytes: Uint8Array): Effect.Effect<number> {
     return Effect.suspend(() => {
-      this.#driver.log("write", this.leader.label)
-      const { stdin } = this.leader
+      this.driver.log("write", this.label)
+      const { stdin } = this.#leader
       if (stdin === null) return Effect.succeed(0)
       return Effect.callback<number>((resume) => stdin.write(bytes, (taken) => resume(Effect.succeed(taken))))
     })
@@ -474,42 +648,17 @@ class ScriptedChild implements ProcessDriver.Child {
 
   closeStdin(options?: { readonly now?: boolean | undefined }): Effect.Effect<void> {
     return Effect.suspend(() => {
-      this.#driver.log("closeStdin", this.leader.label, options?.now === true ? "now" : "")
-      const { stdin } = this.leader
+      this.driver.log("closeStdin", this.label, options?.now === true ? "now" : "")
+      const { stdin } = this.#leader
       if (stdin === null) return Effect.void
       if (options?.now === true) return Effect.sync(() => stdin.drop())
       return Effect.callback<void>((resume) => stdin.end(() => resume(Effect.void)))
     })
   }
 
-  resume(stream: ProcessDriver.StreamName): void {
-    const pipe = this.leader.outputs[stream]
-    if (pipe === undefined || this.#released) return
-    pipe.resume()
-    this.#machine.defer(() => pipe.pump())
-  }
-
-  drain(stream: ProcessDriver.StreamName): "empty" | "ended" | "bound" | "paused" {
-    return this.leader.outputs[stream]?.drain() ?? "ended"
-  }
-
-  get finish(): Effect.Effect<void> {
-    return Effect.void
-  }
-
-  get release(): Effect.Effect<void> {
-    return Effect.sync(() => {
-      if (this.#released) return
-      this.#driver.log("release", this.leader.label)
-      this.letGo()
-    })
-  }
-
-  letGo(): void {
-    this.#released = true
-    for (const pipe of Object.values(this.leader.outputs)) pipe.close()
-    this.leader.stdin?.drop()
-    this.#driver.released(this)
+  override letGo(): void {
+    this.#leader.stdin?.drop()
+    super.letGo()
   }
 }
 

@@ -25,7 +25,7 @@ export interface WorldService {
   readonly alive: Effect.Effect<ReadonlyArray<string>>
   /** How many processes were started so far: leaders and their children. */
   readonly spawned: Effect.Effect<number>
-  /** Names of the leaders that were answered for and not released. Empty at the end, or something leaks. */
+  /** Names of the leaders that were answered for or attached to, and not released. Empty at the end, or something leaks. */
   readonly open: Effect.Effect<ReadonlyArray<string>>
   /** How many looks the driver was asked for. */
   readonly looks: Effect.Effect<number>
@@ -44,6 +44,11 @@ export interface WorldService {
     name: string,
     stranger?: { readonly name: string; readonly script: Script }
   ) => Effect.Effect<void>
+  /**
+   * The completion files of all detached leaders of this name are gone, and those that still run will leave none: their
+   * exit is unknown to whoever attaches, and told when a look finds the leader gone.
+   */
+  readonly loseExit: (name: string) => Effect.Effect<void>
   /** The next `times` looks are cut short (`complete: false`, nobody listed). */
   readonly blindLooks: (times: number) => Effect.Effect<void>
   /**

@@ -33,6 +33,7 @@ const children = {
   echoes: child.readsStdin({ echo: true }).exits(0),
   closesStdin: child.readsStdin({ closesAfter: 0 }).prints("ready\n"),
   startsSlowly: child.answersAfter("1 hour"),
+  neverReaps: child.neverReaps().forks("member", child, { escapes: "group" }),
   broken: child.failsToStart("NotExecutable", "EACCES")
 }
 
@@ -62,6 +63,7 @@ const options: DriverLaws.Options = {
     echoes: command("echoes"),
     closesStdin: command("closesStdin"),
     startsSlowly: command("startsSlowly"),
+    neverReaps: command("neverReaps"),
     failures: [
       { what: "an unknown command", command: command("no-such"), problem: "CommandNotFound" },
       { what: "a file that cannot be executed", command: command("broken"), problem: "NotExecutable" }
@@ -223,6 +225,47 @@ const faulty: ReadonlyArray<readonly [fault: string, law: string, (driver: Drive
         release: Effect.flatMap(driver.look([identity]), ([look]) =>
           Effect.andThen(driver.signal(identity, { members: look!.members }, "SIGKILL"), release))
       }))
+  ],
+  [
+    "takes a zombie for alive",
+    "tells a zombie from a living process",
+    () => ({ probe: () => Effect.succeed("alive") })
+  ],
+  [
+    "tells the exit of a stranger",
+    "to attach to a leader that is somebody else now signals nobody and says gone",
+    (driver) => ({ attach: (request) => driver.attach({ ...request, onExit: () => undefined }) })
+  ],
+  [
+    "forgets what a detached process wrote before",
+    "outlives the release, and is found with all its output and its exit",
+    (driver) => ({ attach: (request) => driver.attach({ ...request, stdout: lateSink(request.stdout).sink }) })
+  ],
+  [
+    "takes an exit that was never recorded for a success",
+    "an exit that was never recorded is unknown",
+    (driver) => ({
+      attach: (request) => driver.attach({ ...request, onExit: () => request.onExit({ code: 0, signal: null }) })
+    })
+  ],
+  [
+    "ends the output of a detached process at its exit",
+    "tells all output and then the exit, and ends the output when it is told to",
+    (driver) => ({
+      spawn: (request) =>
+        driver.spawn({
+          ...request,
+          onExit: (exit) => {
+            request.stdout.end()
+            request.onExit(exit)
+          }
+        })
+    })
+  ],
+  [
+    "keeps no files",
+    "what ended while nobody was there tells its exit",
+    (driver) => ({ attach: (request) => driver.attach({ ...request, detached: null }) })
   ]
 ]
 

@@ -362,3 +362,96 @@ it.effect("sha256 is the real one, fed in pieces", () =>
     hash.update(new TextEncoder().encode("bc"))
     assert.strictEqual(hash.digest(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
   }).pipe(scripted({})))
+
+describe("detached children", () => {
+  const detached = (name: string) => ({ name, deadlineAt: null, capBytes: 0, graceMillis: 0 })
+
+  const startDetached = (name: string) =>
+    Effect.gen(function*() {
+      const driver = yield* ProcessDriver.Service
+      const out = new Sink()
+      const exits: Array<Exit> = []
+      const child = yield* driver.spawn({
+        command: command(name),
+        marker: `PROCYON_MARK_${name}`,
+        stdout: out,
+        stderr: "merged",
+        onExit: (exit) => exits.push(exit),
+        detached: detached(`${name}-1`)
+      })
+      const attach = Effect.gen(function*() {
+        const out = new Sink()
+        const exits: Array<Exit> = []
+        const attached = yield* driver.attach({
+          identity: child.identity,
+          detached: `${name}-1`,
+          stdout: out,
+          stderr: "merged",
+          onExit: (exit) => exits.push(exit)
+        })
+        return { child: attached, out, exits }
+      })
+      const look = Effect.asVoid(driver.look([child.identity]))
+      return { driver, child, out, exits, attach, look, world: yield* World }
+    })
+
+  it.effect("write on when nobody is attached, and are read from the first byte by whoever comes", () =>
+    Effect.gen(function*() {
+      const { attach, child, exits, out, world } = yield* startDetached("a")
+      yield* world.drain
+      yield* child.release
+      yield* world.advance("1 second")
+      assert.deepStrictEqual([yield* world.alive, yield* world.open], [["a"], []])
+      const attached = yield* attach
+      assert.strictEqual(attached.out.text, "")
+      yield* world.advance("1 second")
+      assert.strictEqual(attached.out.text, "one\ntwo\nthree\n")
+      assert.deepStrictEqual([out.text, exits, attached.exits], ["one\n", [], [{ code: 3, signal: null }]])
+      assert.isFalse(attached.out.ended)
+      yield* attached.child.finish
+      assert.isTrue(attached.out.ended)
+      assert.deepStrictEqual(yield* world.open, ["a"])
+      yield* attached.child.release
+      assert.deepStrictEqual(yield* world.calls, ["0 spawn a", "0 release a", "1000 attach a", "2000 release a"])
+    }).pipe(scripted({
+      a: child.prints("one\n").prints("two\n", { after: "1 second" }).prints("three\n", { after: "1 second" }).exits(3)
+    })))
+
+  it.effect("tell an exit that is recorded already on a turn of its own", () =>
+    Effect.gen(function*() {
+      const { attach, child, world } = yield* startDetached("a")
+      yield* child.release
+      yield* world.drain
+      const attached = yield* attach
+      assert.deepStrictEqual(attached.exits, [])
+      yield* world.drain
+      assert.deepStrictEqual([attached.out.text, attached.exits], ["hi", [{ code: 0, signal: null }]])
+    }).pipe(scripted({ a: child.prints("hi").exits(0) })))
+
+  it.effect("whose completion file is lost have an unknown exit, which a look tells", () =>
+    Effect.gen(function*() {
+      const { attach, child, look, world } = yield* startDetached("a")
+      yield* child.release
+      yield* world.loseExit("a")
+      const before = yield* attach
+      yield* look
+      yield* world.kill("a", 0)
+      yield* world.drain
+      assert.deepStrictEqual(before.exits, [])
+      yield* before.child.release
+      const after = yield* attach
+      yield* world.drain
+      assert.deepStrictEqual(after.exits, [])
+      yield* look
+      assert.deepStrictEqual([before.exits, after.exits], [[], [{ code: null, signal: null }]])
+    }).pipe(scripted({ a: child })))
+
+  it.effect("are refused by a driver that cannot start any", () =>
+    Effect.gen(function*() {
+      const failed = yield* Effect.flip(startDetached("a"))
+      assert.deepStrictEqual([failed.problem, failed.code], ["Other", "ENOTSUP"])
+      assert.isNull((yield* ProcessDriver.Service).detachedFiles)
+    }).pipe(
+      Effect.provide(ScriptedDriver.layer({ children: { a: child }, capabilities: { detached: false } }))
+    ))
+})

@@ -203,7 +203,8 @@ const history = (seed: number, faults?: Faults) =>
           })
         ),
       () => world.kill(oneOf([...names, "son"]), oneOf(["SIGKILL", "SIGSEGV"])),
-      () => takeNotices,
+      // A ledger that hangs holds up whoever takes notices, for a bounded time.
+      () => fork(takeNotices),
       () => often(0.3) ? fork(oneOf(owners).stopAll) : Effect.void,
       () => often(0.1) ? fork(oneOf(owners).retire) : Effect.void,
       () => often(0.1) ? fork(barrier.shutdown(oneOf(["now", "graceful"] as const))) : Effect.void,

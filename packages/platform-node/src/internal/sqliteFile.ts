@@ -33,16 +33,48 @@ class Refused extends Error {
 const applicationId = 0x50524359
 const magic = Buffer.from("SQLite format 3\0", "latin1")
 const headerBytes = 100
+const logHeaderBytes = 32
+
+export interface Opened {
+  readonly database: DatabaseSync
+  readonly close: () => void
+}
 
 /** Opens what is there, or makes it. Throws what `problemOf` understands. */
-export const open = (filename: string): DatabaseSync => {
+export const open = (filename: string): Opened => {
   const Database = database()
   protectDirectory(dirname(filename))
   if (!isThere(filename)) create(Database, filename)
   protectFile(filename)
-  checkHeader(filename)
+  const file = fileOf(filename)
+  if (!inUse.has(file)) {
+    checkHeader(filename)
+    checkLog(`${filename}-wal`)
+  }
   checkContent(Database, filename)
-  return configured(new Database(filename, settings))
+  const opened = configured(new Database(filename, settings))
+  inUse.set(file, (inUse.get(file) ?? 0) + 1)
+  return {
+    database: opened,
+    close: () => {
+      opened.close()
+      const others = (inUse.get(file) ?? 1) - 1
+      if (others === 0) inUse.delete(file)
+      else inUse.set(file, others)
+    }
+  }
+}
+
+/**
+ * The files this process has open, and how many times. Their bytes are left to SQLite: whoever closes another descriptor of
+ * one takes away the locks that the process has on it (fcntl(2)), and the next process to close the file could take itself
+ * for the last, and delete the log. See section 2.2 of https://www.sqlite.org/howtocorrupt.html.
+ */
+const inUse = new Map<string, number>()
+
+const fileOf = (filename: string): string => {
+  const { dev, ino } = fs.statSync(filename, { bigint: true })
+  return `${dev} ${ino}`
 }
 
 /** See `NodeSqlite.setAside`. The file goes first: a log without its file is refused, a file without its log is not. */
@@ -179,7 +211,7 @@ const syncDirectory = (directory: string): void => {
 
 /** What SQLite does not refuse: an empty file, and one that lacks a part of its last page. */
 const checkHeader = (filename: string): void => {
-  const header = readHeader(filename)
+  const header = readStart(filename, headerBytes)
   if (!header.subarray(0, magic.length).equals(magic.subarray(0, header.length))) {
     throw new Refused(header.every((byte) => byte === 0) ? "Corrupt" : "Foreign")
   }
@@ -192,11 +224,44 @@ const checkHeader = (filename: string): void => {
   if (sizeOf(filename) < pageBytes * header.readUInt32BE(28)) throw new Refused("Corrupt")
 }
 
-const readHeader = (filename: string): Buffer => {
+/**
+ * SQLite takes a log whose header is damaged for an empty one. With `synchronous = FULL` the header is on the disk before
+ * anything comes after it, so no crash leaves a longer log without one. Read again before it counts: another process may be
+ * writing it.
+ */
+const checkLog = (log: string): void => {
+  if (sizeOf(log) > logHeaderBytes && !hasLogHeader(log) && !hasLogHeader(log)) throw new Refused("Corrupt")
+}
+
+const hasLogHeader = (log: string): boolean => {
+  try {
+    return isLogHeader(readStart(log, logHeaderBytes))
+  } catch (error) {
+    // Another process was the last to close the file.
+    if (!exists(log)) return true
+    throw error
+  }
+}
+
+/** https://www.sqlite.org/fileformat2.html, section 4: the last bit of the first word says how the sums were made. */
+const isLogHeader = (header: Buffer): boolean => {
+  if (header.length < logHeaderBytes) return false
+  const first = header.readUInt32BE(0)
+  if ((first & ~1) >>> 0 !== 0x377f0682) return false
+  const word = (at: number) => (first & 1) === 1 ? header.readUInt32BE(at) : header.readUInt32LE(at)
+  let [one, two] = [0, 0]
+  for (let at = 0; at < 24; at += 8) {
+    one = (one + word(at) + two) >>> 0
+    two = (two + word(at + 4) + one) >>> 0
+  }
+  return one === header.readUInt32BE(24) && two === header.readUInt32BE(28)
+}
+
+const readStart = (filename: string, bytes: number): Buffer => {
+  const start = Buffer.alloc(bytes)
   const fd = fs.openSync(filename, "r")
   try {
-    const header = Buffer.alloc(headerBytes)
-    return header.subarray(0, fs.readSync(fd, header, 0, headerBytes, 0))
+    return start.subarray(0, fs.readSync(fd, start, 0, bytes, 0))
   } finally {
     fs.closeSync(fd)
   }

@@ -1,5 +1,5 @@
-// Opens the ledger in the directory it is given, writes, and says so. Then it ends, or waits to be killed with a
-// transaction open: `ledger.ts DIRECTORY ends|waits`.
+// Opens the ledger in the directory it is given, writes a row, and says so. Then it ends, or waits to be killed: with a
+// transaction open, or while it writes rows in groups and says the id of each: `ledger.ts DIRECTORY ends|waits|floods [ID]`.
 import { ProcessLedger } from "@procyon/runtime"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
 import { LedgerLaws } from "@procyon/testing"
@@ -10,21 +10,29 @@ import { writeSync } from "node:fs"
 import { join } from "node:path"
 import { NodeSqlite } from "../../src/index.ts"
 
-const [directory = "", what] = process.argv.slice(2)
+const [directory = "", what, id = "written"] = process.argv.slice(2)
 
 const main = Effect.gen(function*() {
   const ledger = yield* ProcessLedger.Service
   const sql = yield* SqlClient.SqlClient
-  yield* ledger.insert(LedgerLaws.row("written"))
+  yield* ledger.insert(LedgerLaws.row(id))
   const half = Effect.andThen(
     sql`UPDATE procyon_processes SET status = 'completed'`,
-    sql`DELETE FROM procyon_processes WHERE id = 'written'`
+    sql`DELETE FROM procyon_processes WHERE id = ${id}`
   )
   const waiting = Effect.sync(() => {
     writeSync(1, "in a transaction\n")
     setInterval(() => {}, 1000)
   })
   if (what === "waits") return yield* sql.withTransaction(Effect.andThen(half, Effect.andThen(waiting, Effect.never)))
+  for (let group = 0; what === "floods"; group++) {
+    const ids = Array.from({ length: 20 }, (_, index) => `${id}-${group}-${index}`)
+    const insert = (id: string) =>
+      Effect.map(ledger.insert(LedgerLaws.row(id)), () => {
+        writeSync(1, `${id}\n`)
+      })
+    yield* Effect.forEach(ids, insert, { concurrency: "unbounded", discard: true })
+  }
   writeSync(1, "written\n")
 })
 

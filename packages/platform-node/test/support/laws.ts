@@ -54,6 +54,7 @@ export const lawOptions = (directory: string): DriverLaws.Options => {
       polite: shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"),
       echoes: make("cat"),
       closesStdin: shell("exec 0<&-; echo ready; exec sleep 300"),
+      neverReaps: shell("set -m; sleep 300 & exec sleep 300", { shell: "/bin/bash" }),
       startsSlowly: { missing: "a real start cannot be slowed down from here" },
       failures: [
         { what: "an unknown command", command: make("procyon-no-such-command"), problem: "CommandNotFound" },

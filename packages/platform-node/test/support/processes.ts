@@ -315,11 +315,14 @@ export const host = <A>(
 const has = (program: string): boolean => spawnSync("sh", ["-c", `command -v ${program}`]).status === 0
 
 /** Why a test cannot run here; `null` when it can. */
-const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids"): string | null => {
+const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids" | "mounts"): string | null => {
   if (what === "root") return process.getuid?.() === 0 ? null : "root"
   if (what === "pids") return canWrite("/proc/sys/kernel/ns_last_pid") ? null : "a writable ns_last_pid"
+  if (what === "mounts") return canMount() ? null : "the right to mount"
   return has(what) ? null : what
 }
+
+const canMount = (): boolean => spawnSync("unshare", ["-m", "mount", "-t", "tmpfs", "none", "/tmp"]).status === 0
 
 const canWrite = (file: string): boolean => {
   try {

@@ -90,6 +90,10 @@ export type Event =
   /** The protocol is to run once more on a process that could not be ended. */
   | { readonly _tag: "RetryRequested" }
   | { readonly _tag: "Flushed" }
+  /** It was found in the row of an earlier life, and this platform cannot tell whether it lives. */
+  | { readonly _tag: "Untraceable" }
+  /** Another runtime holds it now: from here on it is not signalled, and nothing is told or recorded of it here. */
+  | { readonly _tag: "Disowned" }
 
 /**
  * What to do next. `Hurry` is prompt (what is waiting now is to look again); all others are long, answered by an event:
@@ -176,6 +180,11 @@ const whileRunning = (state: In<"Running">, event: Event): Step => {
       return [{ _tag: "Draining", request: null, exit: event.exit }, ["Linger"]]
     case "EndRequested":
       return [{ _tag: "Draining", request: event.request, exit: null }, ["RecordTree"]]
+    case "Untraceable":
+      return [
+        { _tag: "Unresolved", cause: { _tag: "OwnerLost" }, exit: null, retrying: false, proven: false },
+        ["ReportUnresolved"]
+      ]
     default:
       return stay(state)
   }
@@ -263,8 +272,40 @@ const whileUnresolved = (state: In<"Unresolved">, event: Event): Step => {
   }
 }
 
+/**
+ * Let go of wherever it is. What was to be done is not done any more; but a start on its way is taken back, since what it
+ * is yet to start nobody else would find.
+ */
+const disowned = (state: Exclude<State, { readonly _tag: "Settled" }>): Step => [
+  { _tag: "Settled", cause: { _tag: "Disowned" }, exit: exitOf(state) },
+  state._tag === "Starting" && state.asked ? ["Hurry", "WithdrawStart", "Settle"] : ["Hurry", "Settle"]
+]
+
+/** Where a process of an earlier life is when its row is read again. */
+export const resumed = (row: {
+  readonly status: Status
+  readonly cause: Cause | null
+  readonly exit: Exit | null
+}): State => {
+  switch (row.status) {
+    case "running":
+      return { _tag: "Running" }
+    case "kill_failed":
+      return {
+        _tag: "Unresolved",
+        cause: row.cause ?? { _tag: "OwnerLost" },
+        exit: row.exit,
+        retrying: false,
+        proven: false
+      }
+    default:
+      return { _tag: "Settled", cause: row.cause ?? startFailed, exit: row.exit }
+  }
+}
+
 /** Moves a process. An event that means nothing in a state changes nothing. */
 export const step = (state: State, event: Event): Step => {
+  if (event._tag === "Disowned" && state._tag !== "Settled") return disowned(state)
   switch (state._tag) {
     case "Starting":
       return whileStarting(state, event)

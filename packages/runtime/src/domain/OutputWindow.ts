@@ -52,11 +52,13 @@ export interface ReadOptions {
 /**
  * `head`: bytes of the beginning kept for ever, at most `limit`; `limit`: bytes kept in all. `protects`: start with
  * everything protected and with more slack, for an owner that moves the bytes elsewhere before they are overwritten.
+ * `seen`: bytes that were there before, and of which none is kept; only with a limit of 0.
  */
 export interface Options {
   readonly head: number
   readonly limit: number
   readonly protects: boolean
+  readonly seen?: number | undefined
 }
 
 /**
@@ -152,7 +154,7 @@ class Window implements OutputWindow {
   #protected: number | null
   #yielding = false
   #lent: Uint8Array | null = null
-  seen = 0
+  seen: number
   sealed = false
 
   constructor(options: Options) {
@@ -165,6 +167,7 @@ class Window implements OutputWindow {
     this.#origin = this.#headLimit
     this.#ringFrom = this.#headLimit
     this.#protected = options.protects ? 0 : null
+    this.seen = options.limit === 0 ? options.seen ?? 0 : 0
   }
 
   get retained(): number {

@@ -18,3 +18,11 @@ export const cut = (text: string, limit: number): string => {
 
 /** Both, without escaping more of a long text than can be seen. */
 export const line = (text: string, limit: number): string => cut(escape(text.slice(0, limit + 1)), limit)
+
+/** Columns padded to their widest cell, the last one not. */
+export const table = (lines: ReadonlyArray<ReadonlyArray<string>>): ReadonlyArray<string> => {
+  const width = (column: number): number => Math.max(...lines.map((line) => line[column]?.length ?? 0))
+  return lines.map((line) =>
+    `  ${line.map((cell, column) => column === line.length - 1 ? cell : cell.padEnd(width(column))).join("  ")}`
+  )
+}

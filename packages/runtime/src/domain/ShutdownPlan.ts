@@ -58,7 +58,7 @@ export type Mode = typeof Mode.Type
 
 /**
  * What became of one process. `title` is its caller's own. `survivors` lists at most `Status.maxListed` of them, and
- * `survivorCount` counts all.
+ * `survivorCount` counts all. `detached`: it outlives the runtime, and was let go of.
  */
 export const ReportRow = Schema.Struct({
   id: Schema.String,
@@ -66,12 +66,13 @@ export const ReportRow = Schema.Struct({
   title: Schema.NullOr(Schema.String),
   status: Status.Status,
   survivors: Schema.Array(Status.Survivor),
-  survivorCount: Schema.Int
+  survivorCount: Schema.Int,
+  detached: Schema.Boolean
 })
 export interface ReportRow extends Schema.Schema.Type<typeof ReportRow> {}
 
 /**
- * What the barrier did. `clean`: every process settled, and the budget sufficed. `budgetExceeded`: it ran out before all
+ * What the barrier did. `clean`: every process settled, but for those that were to live on, and the budget sufficed. `budgetExceeded`: it ran out before all
  * phases were done; the rest was cut short. Rows hold no argument, script, environment or output.
  */
 export const ShutdownReport = Schema.Struct({
@@ -84,10 +85,14 @@ export const ShutdownReport = Schema.Struct({
 })
 export interface ShutdownReport extends Schema.Schema.Type<typeof ShutdownReport> {}
 
+/** It is settled, or was not to be ended. */
+const isOver = ({ detached, status }: ReportRow): boolean =>
+  Status.isSettled(status) || (detached && status === "running")
+
 /** The report of these facts: `clean` follows from them. */
 export const report = (facts: Omit<ShutdownReport, "clean">): ShutdownReport => ({
   ...facts,
-  clean: !facts.budgetExceeded && facts.rows.every((row) => Status.isSettled(row.status))
+  clean: !facts.budgetExceeded && facts.rows.every(isOver)
 })
 
 /** Rows that a summary shows; the others are counted. */
@@ -98,7 +103,7 @@ export const summarize = (self: ShutdownReport): string =>
   [headline(self), ...phaseLines(self.phases), ...rowLines(self.rows)].join("\n")
 
 const headline = (self: ShutdownReport): string => {
-  const open = self.rows.filter((row) => !Status.isSettled(row.status)).length
+  const open = self.rows.filter((row) => !isOver(row)).length
   const outcome = self.clean ? "clean" : [
     ...(open > 0 ? [`${open} not settled`] : []),
     ...(self.budgetExceeded ? ["budget exceeded"] : [])
@@ -108,14 +113,17 @@ const headline = (self: ShutdownReport): string => {
 }
 
 const phaseLines = (phases: ReadonlyArray<PhaseTime>): ReadonlyArray<string> =>
-  table(phases.map(({ atMillis, phase }) => [phase, `+${duration(atMillis)}`]))
+  Printable.table(phases.map(({ atMillis, phase }) => [phase, `+${duration(atMillis)}`]))
 
 const rowLines = (rows: ReadonlyArray<ReportRow>): ReadonlyArray<string> => {
   if (rows.length === 0) return []
   const settledLast = rows.toSorted((a, b) => Number(Status.isSettled(a.status)) - Number(Status.isSettled(b.status)))
   const more = rows.length - maxSummaryRows
   return [
-    ...table([["id", "owner", "title", "status", "survivors"], ...settledLast.slice(0, maxSummaryRows).map(cells)]),
+    ...Printable.table([
+      ["id", "owner", "title", "status", "survivors"],
+      ...settledLast.slice(0, maxSummaryRows).map(cells)
+    ]),
     ...(more > 0 ? [`  … and ${more} more`] : [])
   ]
 }
@@ -133,14 +141,6 @@ const survivorNames = (row: ReportRow): string => {
     `${pid} ${Printable.line(name, 20)}${refused === null ? "" : ` (${Printable.line(refused, 12)})`}`
   )
   return names.length < row.survivorCount ? [...names, "…"].join(", ") : names.join(", ")
-}
-
-/** Columns padded to their widest cell, the last one not. */
-const table = (lines: ReadonlyArray<ReadonlyArray<string>>): ReadonlyArray<string> => {
-  const width = (column: number): number => Math.max(...lines.map((line) => line[column]?.length ?? 0))
-  return lines.map((line) =>
-    `  ${line.map((cell, column) => column === line.length - 1 ? cell : cell.padEnd(width(column))).join("  ")}`
-  )
 }
 
 const duration = (millis: number): string =>

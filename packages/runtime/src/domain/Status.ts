@@ -85,7 +85,11 @@ export const Cause = Schema.TaggedUnion({
   /** The scope that owned it was closed, or its starter was interrupted. */
   Scope: {},
   /** The runtime was shut down. */
-  Shutdown: {}
+  Shutdown: {},
+  /** The runtime that had started it was gone, and a later one ended it. */
+  OwnerLost: {},
+  /** Another runtime has taken it over: it was let go of, and what becomes of it is told there. */
+  Disowned: {}
 })
 export type Cause = typeof Cause.Type
 
@@ -93,6 +97,7 @@ export type Cause = typeof Cause.Type
 export const statusOf = (cause: Cause, exit: Exit | null): Status => {
   switch (cause._tag) {
     case "StartFailed":
+    case "Disowned":
       return "error"
     case "SelfExit":
       return exit !== null && exit.code === 0 ? "completed" : "error"

@@ -13,9 +13,9 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
-import * as Stream from "effect/Stream"
 import type { Gap, OutputWindow } from "../domain/OutputWindow.ts"
 import type { BlobError, BlobStore, BlobWriter } from "../ports/BlobStore.ts"
+import * as OutputSource from "./OutputSource.ts"
 import { within } from "./Within.ts"
 
 /** How output that memory loses goes into a blob store. */
@@ -27,13 +27,6 @@ export interface Options {
   readonly fork: (effect: Effect.Effect<void>) => void
   /** How long one call of the store may take before the spill counts as failed. Default 10,000. */
   readonly stallMillis?: number | undefined
-}
-
-/** A run of bytes in the sealed blob: stream offset `start` is the blob's byte `offset`, and `length` bytes follow. */
-export interface Place {
-  readonly start: number
-  readonly offset: number
-  readonly length: number
 }
 
 export interface OutputSpill {
@@ -54,7 +47,7 @@ export interface OutputSpill {
   readonly retry: Effect.Effect<boolean>
   readonly dispose: Effect.Effect<void>
   /** Where the blob has the byte at `since`, or the first one after it that it has. `null`: no such byte, or no blob. */
-  readonly locate: (since: number) => Place | null
+  readonly locate: OutputSource.OutputSource["locate"]
   /** Bytes of the blob, `null` when not all of them could be read. */
   readonly read: (offset: number, length: number) => Effect.Effect<Uint8Array | null>
 }
@@ -173,33 +166,15 @@ class Spill implements OutputSpill {
     }))
   }
 
-  locate(since: number): Place | null {
-    const seen = this.#window.seen
-    if (this.blob === null || since >= seen) return null
-    const gap = this.gap
-    if (gap === null) return { start: since, offset: since, length: seen - since }
-    if (since < gap.from) return { start: since, offset: since, length: gap.from - since }
-    const start = Math.max(since, gap.to)
-    return start >= seen ? null : { start, offset: this.spilledBytes - (seen - start), length: seen - start }
+  locate(since: number, seen: number): OutputSource.Place | null {
+    if (this.blob === null) return null
+    return OutputSource.locate({ gap: this.gap, length: this.spilledBytes }, since, seen)
   }
 
   read(offset: number, length: number): Effect.Effect<Uint8Array | null> {
     const blob = this.blob
     if (blob === null) return Effect.succeed(null)
-    const bytes = () =>
-      Stream.runFold(
-        this.#store.read(blob, { offset, limit: length }),
-        () => ({ into: new Uint8Array(length), at: 0 }),
-        (read, chunk) => {
-          read.into.set(chunk.subarray(0, length - read.at), read.at)
-          return { into: read.into, at: Math.min(length, read.at + chunk.length) }
-        }
-      )
-    return this.#bounded(bytes).pipe(
-      Effect.map((read) => Option.isSome(read) && read.value.at === length ? read.value.into : null),
-      // Whatever is wrong with the store, the bytes are a gap for who reads, and its text is nobody's here.
-      Effect.catchCause(() => Effect.succeed(null))
-    )
+    return OutputSource.readBlob(this.#store, blob, { offset, length }, this.#stallMillis)
   }
 
   /** One at a time; whoever is interrupted half way leaves a failed spill behind, never a stuck one. */

@@ -70,6 +70,9 @@ export interface Detached {
   readonly graceMillis: number
 }
 
+/** Why a detached tree was ended with no application alive: the deadline that was asked for, or the byte cap. */
+export type EndedBy = "deadline" | "cap"
+
 /**
  * Where a stream's bytes go. The driver reads straight into memory that the runtime lends it, so no byte is copied on
  * the way. All members are called synchronously, on the driver's own turn; they never throw and never wait.
@@ -91,9 +94,9 @@ export interface SpawnRequest {
   readonly stderr: OutputSink | "merged"
   /**
    * The leader's exit. Called once, possibly before `spawn` answers, and never before all that the leader wrote has been
-   * committed (unless a sink had paused its stream).
+   * committed (unless a sink had paused its stream). `by`: what its own watcher ended a detached process for, if anything.
    */
-  readonly onExit: (exit: Exit) => void
+  readonly onExit: (exit: Exit, by?: EndedBy) => void
   /** Left out: it ends at the latest with this application's driver, as far as a driver can see to that. */
   readonly detached?: Detached | undefined
 }
@@ -111,9 +114,10 @@ export interface AttachRequest {
   readonly stderr: OutputSink | "merged"
   /**
    * Called once, when a look or a file first tells that the leader is gone: with its recorded exit, or with the unknown
-   * one. Never before what it wrote to its files has been committed (unless a sink had paused its stream).
+   * one. Never before what it wrote to its files has been committed (unless a sink had paused its stream). Of a detached
+   * start that nobody answered only a file can tell, or a look that finds nobody of its tree. `by`: as in `SpawnRequest`.
    */
-  readonly onExit: (exit: Exit) => void
+  readonly onExit: (exit: Exit, by?: EndedBy) => void
 }
 
 /** Which of a child's output streams. */

@@ -3,7 +3,10 @@
  *
  * `of(owner)` gives the jobs of one owner, and none of its members takes another: whoever holds it cannot name anybody
  * else's. A job's life is told by rows (`ProcessLedger`), notices (drained once), events and observers; none of them can
- * hold up the job or another one. Not for detached processes that survive the runtime: asking for one is refused.
+ * hold up the job or another one.
+ *
+ * With a ledger that is durable, jobs outlive the application in what is known of them: their rows and untold notices are
+ * there again in the next life, and so are detached jobs themselves (see `Recovery`).
  */
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -28,13 +31,15 @@ import { Event } from "./JobEvent.ts"
 import { Notice } from "./JobNotice.ts"
 import * as Admission from "./jobs/Admission.ts"
 import * as Events from "./jobs/Events.ts"
-import { NotRecorded, type ProcessNotFound, StartError } from "./jobs/JobErrors.ts"
+import { NotRecorded, OutputUnavailable, ProcessNotFound, StartError } from "./jobs/JobErrors.ts"
 import * as Notices from "./jobs/Notices.ts"
 import { type Job, type Owner, Owners } from "./jobs/Owners.ts"
+import * as Reconciling from "./jobs/Reconciling.ts"
 import * as Rows from "./jobs/Rows.ts"
 import type { View } from "./OutputRetention.ts"
 import * as ProcessHost from "./ProcessHost.ts"
 import { Info as ProcessInfo, infoOf as processInfoOf, stderrOf } from "./ProcessInfo.ts"
+import * as Recovery from "./Recovery.ts"
 import * as ShutdownBarrier from "./ShutdownBarrier.ts"
 
 export { Event, Notice }
@@ -42,6 +47,7 @@ export type { StartOptions } from "./jobs/Admission.ts"
 export {
   DetachedUnsupported,
   NotRecorded,
+  OutputUnavailable,
   OwnerRetired,
   ProcessAlreadyExists,
   ProcessNotFound,
@@ -75,10 +81,13 @@ export interface Jobs {
   readonly get: (id: string) => Effect.Effect<Info, ProcessNotFound>
   /** In creation order. */
   readonly list: Effect.Effect<ReadonlyArray<Info>>
-  /** Stdout, or both streams where they are merged. Stays usable when the job is forgotten. */
-  readonly output: (id: string) => Effect.Effect<View, ProcessNotFound>
+  /**
+   * Stdout, or both streams where they are merged. Stays usable when the job is forgotten. Of a job of an earlier life it is
+   * read from its blob or file; what was only in that life's memory is `OutputUnavailable`.
+   */
+  readonly output: (id: string) => Effect.Effect<View, ProcessNotFound | OutputUnavailable>
   /** Stderr; empty where the streams are merged. */
-  readonly errorOutput: (id: string) => Effect.Effect<View, ProcessNotFound>
+  readonly errorOutput: (id: string) => Effect.Effect<View, ProcessNotFound | OutputUnavailable>
   /** Goes on with a spill that failed. `false`: nothing to go on with, or it failed again. */
   readonly retrySpill: (id: string) => Effect.Effect<boolean, ProcessNotFound>
   /** Waits until the pipe has taken all of it. */
@@ -105,10 +114,21 @@ export interface Jobs {
   readonly extend: (id: string, deadline: Duration.Input) => Effect.Effect<Info, ProcessNotFound | InvalidCommand>
   /** Drops a settled job's record and its blobs. `false`: it is not settled, or not told of yet. */
   readonly forget: (id: string) => Effect.Effect<boolean, ProcessNotFound>
-  /** The notices that nobody has taken yet; they are taken now. */
+  /**
+   * The notices that nobody has taken yet; they are taken now, and do not come again: not in a later life either, should
+   * this one end before they are seen. Whoever cannot have that uses `consumeNotices`.
+   */
   readonly notices: Effect.Effect<ReadonlyArray<Notice>>
   /** The same, waiting for one. Interrupted, it has taken none. Empty only when the runtime is closed. */
   readonly awaitNotices: Effect.Effect<ReadonlyArray<Notice>>
+  /**
+   * Waits for notices and hands them to `use`. They count as taken once it has succeeded. When it fails, is interrupted, or
+   * this life ends in the middle, they come again, marked as `repeated` and with the same `noticeId`: none is lost, and one
+   * that is doubled says so. With none only when the runtime is closed.
+   */
+  readonly consumeNotices: <A, E, R>(
+    use: (notices: ReadonlyArray<Notice>) => Effect.Effect<A, E, R>
+  ) => Effect.Effect<A, E, R>
   /**
    * Live events of this owner's jobs, from when it is run. A slow reader misses some, and is told how many. Ends with the
    * runtime.
@@ -150,10 +170,11 @@ const make = Effect.gen(function*() {
   const host = yield* ProcessHost.Service
   const barrier = yield* ShutdownBarrier.Service
   const owners = new Owners(host.settings.maxNoticesPerOwner)
-  const rows = Rows.make(host, yield* ProcessLedger.Service)
+  const ledger = yield* ProcessLedger.Service
+  const rows = Rows.make(host, ledger, (job) => disown(job))
   const notices = Notices.make(host, owners, rows)
   const events = Events.make(host, owners)
-  const admission = Admission.make(host, owners)
+  const admission = Admission.make(host, owners, { detached: ledger.durable && host.detaches })
 
   const infoOf = (owner: string, job: Job): Info => ({
     ...processInfoOf(job.process),
@@ -163,9 +184,25 @@ const make = Effect.gen(function*() {
     recorded: Rows.isRecorded(job)
   })
 
+  /** Another runtime holds its row: it is let go of, and nothing is told of it here but that. */
+  const disown = (job: Job): void => {
+    host.disown(job.process)
+    // It may have settled before, and be known of by its record only.
+    if (job.concluded) dropLost(job)
+  }
+
+  const dropLost = (job: Job): void => {
+    const owner = owners.known(job.process.owner ?? "")
+    if (owner === undefined || !owner.jobs.delete(job.process.id)) return
+    owner.notices.remove(job.process.id)
+    events.disowned(owner, job)
+    owners.tidy(owner)
+  }
+
   /** Row, then notice, then events. A job nobody was ever told of goes without a word. */
   const settled = (owner: Owner, job: Job): Effect.Effect<void> =>
-    Effect.map(rows.move(job, Rows.endOf(job)), () => {
+    Effect.map(rows.move(job, endOf(job)), (outcome) => {
+      if (outcome === "lost") return dropLost(job)
       if (!job.announced && job.process.child === null) {
         owner.jobs.delete(job.process.id)
         host.fork(rows.keepFailed(job))
@@ -177,8 +214,16 @@ const make = Effect.gen(function*() {
       host.fork(notices.evict(owner))
     })
 
+  /** Of a start that failed, whoever had asked for it was told. */
+  const endOf = (job: Job): ReturnType<typeof Rows.endOf> => {
+    const end = Rows.endOf(job)
+    const status = Lifecycle.statusOf(job.process.state)
+    return job.announced || job.process.child !== null ? end : { ...end, offered: status, told: status }
+  }
+
   const unresolved = (owner: Owner, job: Job): Effect.Effect<void> =>
-    Effect.map(rows.move(job, Rows.endOf(job)), () => {
+    Effect.map(rows.move(job, Rows.endOf(job)), (outcome) => {
+      if (outcome === "lost") return
       job.unresolved = true
       notices.add(owner, job)
       events.killFailed(owner, job)
@@ -188,8 +233,11 @@ const make = Effect.gen(function*() {
   const hooksOf = (owner: Owner, job: Job): ProcessHost.Hooks => ({
     beforeSpawn: rows.insert(owner.name, job),
     onStarted: Effect.suspend(() =>
-      rows.move(job, { identity: job.process.child?.identity ?? null, deadlineAt: job.process.deadlineAt })
+      Effect.asVoid(
+        rows.move(job, { identity: job.process.child?.identity ?? null, deadlineAt: job.process.deadlineAt })
+      )
     ),
+    mayAct: rows.holds(job),
     onTransition: (from, event) => events.transition(owner, job, from, event),
     onBeat: () => events.beat(owner, job),
     onUnresolved: Effect.suspend(() => unresolved(owner, job)),
@@ -287,9 +335,9 @@ const make = Effect.gen(function*() {
       owner,
       start: (command, options) => spanned("BackgroundProcess.start", start(owner)(command, options)),
       get: (id) => Effect.map(find(id), info),
-      list: Effect.sync(() => Array.from(owners.known(owner)?.jobs.values() ?? [], info)),
-      output: (id) => Effect.map(find(id), (job) => job.process.stdout.view),
-      errorOutput: (id) => Effect.map(find(id), (job) => stderrOf(job.process)),
+      list: Effect.sync(() => [...owners.known(owner)?.jobs.values() ?? []].toSorted(byCreation).map(info)),
+      output: (id) => Effect.flatMap(find(id), (job) => viewOf(job, job.process.stdout.view)),
+      errorOutput: (id) => Effect.flatMap(find(id), (job) => viewOf(job, stderrOf(job.process))),
       retrySpill: (id) => Effect.flatMap(find(id), (job) => host.retrySpill(job.process)),
       write: (id, data) => Effect.flatMap(find(id), (job) => writeAll(host, job.process, data)),
       closeStdin: (id) => Effect.flatMap(find(id), (job) => host.closeStdin(job.process)),
@@ -310,10 +358,28 @@ const make = Effect.gen(function*() {
       forget: (id) => Effect.flatMap(find(id), (job) => forget(owner, job)),
       notices: notices.take(owner),
       awaitNotices: notices.await(owner),
+      consumeNotices: (use) => notices.consume(owner, use),
       events: events.of(owner),
       retire: retire(owner)
     }
   }
+
+  const reconciling = Reconciling.make({ host, ledger, rows, owners, notices, events, hooksOf })
+
+  /**
+   * The next runtime on this ledger need not wait for leases, nor for this program to end. What could not be ended is looked
+   * at to the last moment, and stays held.
+   */
+  const releaseRows = Effect.suspend(() =>
+    Effect.forEach(
+      owners.all.flatMap((owner) => [...owner.jobs.values()]).filter(({ process }) =>
+        process.state._tag === "Settled" || process.detached
+      ),
+      rows.release,
+      { concurrency: "unbounded", discard: true }
+    )
+  )
+  barrier.on("settling", releaseRows)
 
   yield* Effect.addFinalizer(() =>
     Effect.map(barrier.shutdown(), () => {
@@ -321,8 +387,34 @@ const make = Effect.gen(function*() {
       notices.close()
     })
   )
+  yield* reconciling.begin
 
-  return BackgroundProcessService.of({
+  const unresolvedJobs = (): ReadonlyArray<readonly [Owner, Job]> =>
+    owners.all
+      .flatMap((owner) => Array.from(owner.jobs.values(), (job) => [owner, job] as const))
+      .filter(([, job]) => job.process.state._tag === "Unresolved")
+
+  const findUnresolved = (id: string): Effect.Effect<readonly [Owner, Job], ProcessNotFound> =>
+    Effect.suspend(() => {
+      const found = unresolvedJobs().find(([, job]) => job.process.id === id)
+      return found === undefined ? Effect.fail(new ProcessNotFound({ id })) : Effect.succeed(found)
+    })
+
+  const recovery = Recovery.Service.of({
+    reconcile: spanned("Recovery.reconcile", reconciling.reconcile),
+    started: reconciling.started,
+    review: Effect.sync(() =>
+      unresolvedJobs().map(([owner, job]) => infoOf(owner.name, job)).toSorted((a, b) => a.id < b.id ? -1 : 1)
+    ),
+    retry: (id) =>
+      Effect.flatMap(
+        findUnresolved(id),
+        ([owner, job]) => Effect.map(host.retry(job.process), () => infoOf(owner.name, job))
+      ),
+    forget: (id) => Effect.flatMap(findUnresolved(id), ([, job]) => rows.abandon(job))
+  })
+
+  const service = BackgroundProcessService.of({
     of,
     scoped: (owner) => Effect.acquireRelease(Effect.sync(() => of(owner)), (jobs) => jobs.retire),
     owners: Effect.sync(() =>
@@ -331,14 +423,29 @@ const make = Effect.gen(function*() {
     events: events.all,
     observe: events.observe
   })
+  return Context.make(BackgroundProcessService, service).pipe(Context.add(Recovery.Service, recovery))
 })
 
-/** Closing it runs the barrier of the whole runtime. */
+const byCreation = (self: Job, that: Job): number => {
+  if (self.process.id === that.process.id) return 0
+  return self.process.id < that.process.id ? -1 : 1
+}
+
+/** What an earlier life had in memory only, and more than nothing, is not to be had any more. */
+const viewOf = (job: Job, view: View): Effect.Effect<View, OutputUnavailable> =>
+  job.process.adopted && !job.process.stdout.isReadable
+    ? Effect.fail(new OutputUnavailable({ id: job.process.id }))
+    : Effect.succeed(view)
+
+/**
+ * The jobs, and what becomes of those of earlier lives. Built once the rows of the ledger were read and what can be adopted
+ * is listed; what has to be ended is ended afterwards. Closing it runs the barrier of the whole runtime.
+ */
 export const layer: Layer.Layer<
-  BackgroundProcessService,
+  BackgroundProcessService | Recovery.Service,
   never,
   ProcessHost.Service | ShutdownBarrier.Service | ProcessLedger.Service
-> = Layer.effect(BackgroundProcessService, make)
+> = Layer.effectContext(make)
 
 /** Gives what is around a plugin the jobs of `owner`; closing it retires the owner. */
 export const layerOwner = (owner: string): Layer.Layer<CurrentOwner, never, BackgroundProcessService> =>

@@ -8,7 +8,8 @@ const job = { id: Schema.String, owner: Schema.String }
 
 /**
  * An event of a job. Of one that could not be ended, `KillFailed` tells so, and `Resolved` when it is shown to be gone
- * later. `Adopted` is for jobs taken over from a runtime that is gone: nothing sends it yet.
+ * later. `Adopted`: it was taken over from a runtime that is gone. `Disowned`: another runtime has taken it over from this
+ * one, which tells nothing more of it.
  */
 export const Event = Schema.TaggedUnion({
   Started: job,
@@ -26,6 +27,7 @@ export const Event = Schema.TaggedUnion({
   /** A job that could not be ended is shown to be gone, and has settled. */
   Resolved: { ...job, status: Status },
   Adopted: job,
+  Disowned: job,
   /** The subscriber was too slow for this many events. */
   Missed: { count: Schema.Natural }
 })

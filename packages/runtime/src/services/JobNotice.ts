@@ -7,7 +7,8 @@ import { Exit, Status } from "../domain/Status.ts"
 /**
  * - `Job`: it ended, or could not be ended (`kill_failed`); a job that was `kill_failed` and settled later has two.
  *   `display` is redacted and for the owner only. `tail`: the last output, cut at a character border. `exitCode`: -1
- *   when a signal ended it or nobody saw it end.
+ *   when a signal ended it or nobody saw it end. `repeated`: it was handed out before, and whoever took it has not said
+ *   that it was seen, or could not: it may be news, or not.
  * - `Summary`: so many notices were dropped for being too many, oldest first.
  */
 export const Notice = Schema.TaggedUnion({
@@ -23,7 +24,8 @@ export const Notice = Schema.TaggedUnion({
     exitCode: Schema.Int,
     durationMillis: Schema.Finite,
     bytesSeen: Schema.Natural,
-    tail: Schema.String
+    tail: Schema.String,
+    repeated: Schema.Boolean
   },
   Summary: { dropped: Schema.Natural }
 })
@@ -45,19 +47,44 @@ export class NoticeQueue {
 
   add(notice: Notice): void {
     this.#notices.push(notice)
+    this.#trim()
+  }
+
+  /** Those of these jobs, in order, the summary first. They are gone from here. */
+  take(isWanted: (id: string) => boolean): ReadonlyArray<Notice> {
+    const taken = this.#notices.filter((notice) => notice._tag === "Summary" || isWanted(notice.id))
+    this.#notices = this.#notices.filter((notice) => !taken.includes(notice))
+    if (this.#dropped === 0) return taken
+    const dropped = this.#dropped
+    this.#dropped = 0
+    return [{ _tag: "Summary", dropped }, ...taken]
+  }
+
+  /** Puts notices back that were taken and not seen: they come first again. */
+  putBack(notices: ReadonlyArray<Notice>): void {
+    for (const notice of notices) if (notice._tag === "Summary") this.#dropped += notice.dropped
+    this.#notices = [
+      ...notices.flatMap((notice) => notice._tag === "Job" ? [{ ...notice, repeated: true }] : []),
+      ...this.#notices
+    ]
+    this.#trim()
+  }
+
+  /** Forgets those of a job. */
+  remove(id: string): void {
+    this.#notices = this.#notices.filter((notice) => notice._tag === "Summary" || notice.id !== id)
+  }
+
+  /** Forgets all of them. */
+  clear(): void {
+    this.#notices = []
+    this.#dropped = 0
+  }
+
+  #trim(): void {
     while (this.#notices.length > this.#capacity) {
       this.#notices.shift()
       this.#dropped++
     }
-  }
-
-  /** All of them, the summary first. They are gone from here. */
-  drain(): ReadonlyArray<Notice> {
-    const notices = this.#notices
-    this.#notices = []
-    if (this.#dropped === 0) return notices
-    const dropped = this.#dropped
-    this.#dropped = 0
-    return [{ _tag: "Summary", dropped }, ...notices]
   }
 }

@@ -11,6 +11,7 @@ import * as Stream from "effect/Stream"
 import { BadCursor, type Gap, type Page, type ReadOptions } from "../domain/OutputWindow.ts"
 import * as OutputWindow from "../domain/OutputWindow.ts"
 import * as Utf8 from "../domain/Utf8.ts"
+import type * as OutputSource from "../internal/OutputSource.ts"
 import * as OutputSpill from "../internal/OutputSpill.ts"
 import type { OutputSink, Sha256 } from "../ports/ProcessDriver.ts"
 
@@ -86,6 +87,8 @@ export interface Options {
   readonly cap: number
   readonly onCap: () => void
   readonly spill: SpillOptions | null
+  /** Where memory's losses are read from, when somebody else keeps all of it. Not together with a spill. */
+  readonly source?: OutputSource.OutputSource | null | undefined
   readonly sha256: Sha256
   /** Monotonic milliseconds; called once a commit. */
   readonly now: () => number
@@ -112,9 +115,13 @@ export interface OutputRetention {
   /** Completes when the sink has been told of the stream's end, or at the seal. */
   readonly ended: Effect.Effect<void>
   readonly view: View
+  /** Whether what was seen can be read: from memory, or from where else it was kept. */
+  readonly isReadable: boolean
   readonly metadata: () => Metadata
   /** The last `bytes` bytes as text, beginning at a character border. */
   readonly tail: (bytes: number) => string
+  /** The same, read again from where the output was kept when memory holds none of it; empty when it was kept nowhere. */
+  readonly readTail: (bytes: number) => Effect.Effect<string>
   /** After the seal: keeps only as much in memory as the preview shows. Nothing happens before. */
   readonly shrink: () => void
   /** Goes on with a failed spill, waiting for it. `false`: nothing to retry, or failed again. */
@@ -127,15 +134,51 @@ const defaultPreview = 4096
 const followPage = 64 * 1024
 const blobPage = 1024 * 1024
 
+/** What is known of a stream of which nothing is in memory: one of a process that ended, or began, in an earlier life. */
+export interface Recorded {
+  readonly bytesSeen: number
+  readonly drained: boolean
+  readonly sha256: string | null
+  readonly blob: string | null
+  readonly spilledBytes: number
+  readonly gap: Gap | null
+  /** Where it can be read; `null`: nowhere any more. */
+  readonly source: OutputSource.OutputSource | null
+  /** Gives back what holds it. */
+  readonly dispose: Effect.Effect<void>
+}
+
 /** Where bytes go that nobody wants any more. Never read. */
 const scrap = new Uint8Array(4096)
 
 /** An empty stream. It allocates with what comes, and starts nothing before there is something to spill. */
 export const make = (options: Options): OutputRetention => new Retention(options)
 
+/**
+ * A sealed stream of an earlier life. Its bytes are read from where they were kept; those that were kept nowhere are a
+ * gap.
+ */
+export const recorded = (stream: Recorded): OutputRetention => {
+  const retention = new Retention({
+    name: "",
+    head: 0,
+    limit: 0,
+    seen: stream.bytesSeen,
+    cap: 0,
+    onCap: () => {},
+    spill: null,
+    source: stream.source,
+    sha256: { update: () => {}, digest: () => "" },
+    now: () => 0
+  })
+  retention.sealAs(stream)
+  return retention
+}
+
 class Retention implements OutputRetention, OutputSink {
   readonly #window: OutputWindow.OutputWindow
   readonly #spill: OutputSpill.OutputSpill | null
+  readonly #source: OutputSource.OutputSource | null
   readonly #sha256: Sha256
   readonly #now: () => number
   readonly #cap: number
@@ -151,12 +194,19 @@ class Retention implements OutputRetention, OutputSink {
   #closed = false
   #drained = false
   #digest: string | null = null
+  #recorded: Recorded | null = null
   /** One-shot callbacks of whoever waits for a change right now. */
   #waiting: Set<() => void> | null = null
   lastOutputAt: number
 
-  constructor(options: Options) {
-    this.#window = OutputWindow.make({ head: options.head, limit: options.limit, protects: options.spill !== null })
+  constructor(options: Options & { readonly seen?: number }) {
+    this.#window = OutputWindow.make({
+      head: options.head,
+      limit: options.limit,
+      protects: options.spill !== null,
+      seen: options.seen
+    })
+    this.#source = options.source ?? null
     this.#spill = options.spill === null
       ? null
       : OutputSpill.make(options.name, this.#window, options.spill, () => this.#resume?.())
@@ -229,14 +279,27 @@ class Retention implements OutputRetention, OutputSink {
     return this.#until(() => this.#ended)
   }
 
+  get isReadable(): boolean {
+    return this.#recorded === null || this.#source !== null || this.#window.seen === 0
+  }
+
   get view(): View {
     this.#view ??= this.#makeView()
     return this.#view
   }
 
+  /** Nothing comes, and nothing was here. */
+  sealAs(stream: Recorded): void {
+    this.#close(stream.drained)
+    this.#recorded = stream
+    this.#digest = stream.sha256
+    this.#endTold = true
+    this.#sealWindow()
+  }
+
   metadata(): Metadata {
     const window = this.#window
-    const spill = this.#spill
+    const spill = this.#spill ?? storedSpill(this.#recorded)
     return {
       bytesSeen: window.seen,
       bytesRetained: window.retained,
@@ -244,16 +307,22 @@ class Retention implements OutputRetention, OutputSink {
       sealed: window.sealed,
       drained: window.sealed && this.#drained,
       sha256: window.sealed ? this.#digest : null,
-      blob: spill === null ? null : spill.blob,
-      spill: spill === null ? "none" : spill.state,
-      spilledBytes: spill === null ? 0 : spill.spilledBytes,
-      capped: spill !== null && spill.capped,
-      gap: spill === null ? null : spill.gap
+      blob: spill.blob,
+      spill: spill.state,
+      spilledBytes: spill.spilledBytes,
+      capped: spill.capped,
+      gap: spill.gap
     }
   }
 
   tail(bytes: number): string {
     return this.#window.tail(bytes)
+  }
+
+  readTail(bytes: number): Effect.Effect<string> {
+    return this.#recorded === null
+      ? Effect.sync(() => this.tail(bytes))
+      : Effect.map(this.#readEnd(bytes), (end) => Utf8.decode(end))
   }
 
   shrink(): void {
@@ -265,7 +334,40 @@ class Retention implements OutputRetention, OutputSink {
   }
 
   get dispose(): Effect.Effect<void> {
-    return this.#spill === null ? Effect.void : this.#spill.dispose
+    return this.#spill?.dispose ?? this.#recorded?.dispose ?? Effect.void
+  }
+
+  #readPreview(): Effect.Effect<string> {
+    return Effect.suspend(() => {
+      const seen = this.#window.seen
+      const head = Math.floor(this.#preview / 2)
+      if (seen <= this.#preview) return this.readTail(seen)
+      return Effect.zipWith(
+        this.#bytesAt(0, head),
+        this.#readEnd(this.#preview - head),
+        (bytes, tail) => {
+          const end = bytes === null ? 0 : Utf8.borderBefore(bytes, 0, bytes.length)
+          const text = bytes === null ? "" : Utf8.decode(bytes.subarray(0, end))
+          const line = text === "" || text.endsWith("\n") ? "" : "\n"
+          return text + line + OutputWindow.marker(seen - end - tail.length) + Utf8.decode(tail)
+        }
+      )
+    })
+  }
+
+  /** From a character border on. */
+  #readEnd(bytes: number): Effect.Effect<Uint8Array> {
+    const from = Math.max(0, this.#window.seen - bytes)
+    return Effect.map(this.#bytesAt(from, this.#window.seen - from), (found) => {
+      if (found === null) return new Uint8Array(0)
+      return found.subarray(from === 0 ? 0 : Utf8.borderAfter(found, 0, found.length))
+    })
+  }
+
+  #bytesAt(from: number, length: number): Effect.Effect<Uint8Array | null> {
+    const place = this.#source?.locate(from, this.#window.seen) ?? null
+    if (this.#source === null || place === null || length === 0) return Effect.succeed(null)
+    return this.#source.read(place.offset, Math.min(place.length, length))
   }
 
   #close(drained: boolean): void {
@@ -328,7 +430,9 @@ class Retention implements OutputRetention, OutputSink {
     }
     return {
       metadata: Effect.sync(() => this.metadata()),
-      preview: Effect.sync(() => this.#window.preview(this.#preview)),
+      preview: Effect.suspend(() =>
+        this.#recorded === null ? Effect.sync(() => this.#window.preview(this.#preview)) : this.#readPreview()
+      ),
       read: (options) => this.#read(text, options),
       readBytes: (options) => this.#read(bytes, options),
       follow: (options) => this.#follow(text, options),
@@ -348,7 +452,8 @@ class Retention implements OutputRetention, OutputSink {
   /** From memory; where memory has a gap, from the blob as far as that has more. */
   #page<Data>(form: Form<Data>, since: number, limit: number): Effect.Effect<Page<Data>> {
     const page = form.fromMemory(since, limit)
-    if (page.gap === null || this.#spill === null || this.#spill.blob === null) return Effect.succeed(page)
+    const isElsewhere = this.#source !== null || (this.#spill !== null && this.#spill.blob !== null)
+    if (page.gap === null || !isElsewhere) return Effect.succeed(page)
     return Effect.map(form.fromBlob(since, Math.min(limit, blobPage), page.gap), (fromBlob) => fromBlob ?? page)
   }
 
@@ -358,7 +463,7 @@ class Retention implements OutputRetention, OutputSink {
       since,
       next: place.start + bytes.length,
       gap: gapBefore(since, place.start),
-      sealed: true
+      sealed: this.#window.sealed
     }))
   }
 
@@ -374,7 +479,7 @@ class Retention implements OutputRetention, OutputSink {
         since,
         next: place.start + skipped + length,
         gap,
-        sealed: true
+        sealed: this.#window.sealed
       }
     })
   }
@@ -384,11 +489,12 @@ class Retention implements OutputRetention, OutputSink {
     since: number,
     limit: number,
     lost: Gap,
-    use: (bytes: Uint8Array, place: OutputSpill.Place) => A
+    use: (bytes: Uint8Array, place: OutputSource.Place) => A
   ): Effect.Effect<A | null> {
-    const place = this.#spill === null ? null : this.#spill.locate(since)
-    if (this.#spill === null || place === null || place.start >= lost.to) return Effect.succeed(null)
-    const bytes = this.#spill.read(place.offset, Math.min(place.length, limit))
+    const source = this.#source ?? this.#spill
+    const place = source?.locate(since, this.#window.seen) ?? null
+    if (source === null || place === null || place.start >= lost.to) return Effect.succeed(null)
+    const bytes = source.read(place.offset, Math.min(place.length, limit))
     return Effect.map(bytes, (bytes) => bytes === null ? null : use(bytes, place))
   }
 
@@ -418,6 +524,17 @@ class Retention implements OutputRetention, OutputSink {
     })
   }
 }
+
+/** What a blob of an earlier life says of itself. */
+const storedSpill = (
+  stream: Recorded | null
+): Pick<OutputSpill.OutputSpill, "blob" | "state" | "spilledBytes" | "capped" | "gap"> => ({
+  blob: stream?.blob ?? null,
+  state: stream === null || stream.blob === null ? "none" : stream.gap === null ? "complete" : "partial",
+  spilledBytes: stream?.spilledBytes ?? 0,
+  capped: false,
+  gap: stream?.gap ?? null
+})
 
 /** The two forms of a page: text and bytes. */
 interface Form<Data> {

@@ -15,15 +15,19 @@ import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
-import { type CommandSpec, fingerprint } from "../domain/CommandSpec.ts"
-import { markerPrefix } from "../domain/Identity.ts"
+import * as CommandSpecs from "../domain/CommandSpec.ts"
+import type { CommandSpec } from "../domain/CommandSpec.ts"
+import { type Identity, markerPrefix } from "../domain/Identity.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ProcessId from "../domain/ProcessId.ts"
 import type { Cause } from "../domain/Status.ts"
+import * as OutputSource from "../internal/OutputSource.ts"
 import * as SharedLook from "../internal/SharedLook.ts"
 import * as TimerHeap from "../internal/TimerHeap.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 import * as ProcessDriver from "../ports/ProcessDriver.ts"
+import type { LedgerRow } from "../ports/ProcessLedger.ts"
+import * as Adopting from "./host/Adopting.ts"
 import { type Core, isolated, observed, retentionsOf } from "./host/Core.ts"
 import * as Ending from "./host/Ending.ts"
 import { type Hooks, OwnedProcess } from "./host/OwnedProcess.ts"
@@ -47,7 +51,22 @@ export interface ProcessHost {
   /** Every process that is not settled, in the order of admission. */
   readonly live: ReadonlySet<OwnedProcess>
   /** Takes a process in, in phase `starting`, without starting it. `null`: the runtime is draining. */
-  readonly admit: (command: CommandSpec, policy: Policy) => OwnedProcess | null
+  readonly admit: (command: CommandSpec, policy: Policy, options?: AdmitOptions) => OwnedProcess | null
+  /** Takes in what a row of an earlier life tells of; nothing is done to it before `resume`. */
+  readonly adopt: (row: LedgerRow) => OwnedProcess
+  /** Finds the tree of an adopted process again, and watches over it: see `Adopting`. */
+  readonly resume: (process: OwnedProcess, row: LedgerRow) => Effect.Effect<void>
+  /** Looks at it once: an adopted leader that is gone is told of by this. */
+  readonly look: (process: OwnedProcess) => Effect.Effect<void>
+  /** Lets go of a process that another runtime holds now: it is not signalled, and nothing is told of it any more. */
+  readonly disown: (process: OwnedProcess) => void
+  /** From here on ids sort after this one. */
+  readonly continueAfter: (id: string) => void
+  /** This application's process, with a marker of this runtime's own; `null` where the platform cannot tell. */
+  readonly self: Identity | null
+  readonly probe: ProcessDriver.ProcessDriver["probe"]
+  /** Whether detached processes can be started. */
+  readonly detaches: boolean
   /** Starts it in a fiber of the runtime. What comes of it is told by `process.started`. */
   readonly start: (process: OwnedProcess) => void
   /** Asks for its end. Synchronous: all can be asked before any is waited for. */
@@ -64,6 +83,11 @@ export interface ProcessHost {
   /** From here on nothing is admitted. */
   readonly drain: () => void
   readonly draining: () => boolean
+}
+
+/** `detached`: it is to outlive the runtime. */
+export interface AdmitOptions {
+  readonly detached?: boolean | undefined
 }
 
 class ProcessHostService extends Context.Service<ProcessHostService, ProcessHost>()("@procyon/runtime/ProcessHost") {}
@@ -109,6 +133,7 @@ const make = Effect.gen(function*() {
     const from = process.state
     const [to, actions] = Lifecycle.step(from, event)
     process.state = to
+    if (event._tag === "Disowned") process.todo.length = 0
     if (from._tag === "Running" && to._tag !== "Running") watchdog.stopDeadlines(process)
     if (from._tag !== "Draining" && to._tag === "Draining") process.endingMono ??= timers.now()
     observed(core, () => process.hooks.onTransition?.(from, event))
@@ -163,6 +188,7 @@ const make = Effect.gen(function*() {
   const ending = Ending.make(core, Termination.make({ driver, look, clock, timers, settings }))
   const settling = Settling.make(core)
   const watchdog = Watchdog.make(core, (process) => {
+    if (process.state._tag !== "Unresolved") return void fork(ending.look(process))
     if (process.todo.includes("Recheck")) return
     process.todo.push("Recheck")
     work(process)
@@ -185,18 +211,33 @@ const make = Effect.gen(function*() {
   const digestOf = (command: CommandSpec): string => {
     const sha256 = driver.sha256()
     sha256.update(digestKey)
-    sha256.update(encoder.encode(fingerprint(command)))
+    sha256.update(encoder.encode(CommandSpecs.fingerprint(command)))
     return sha256.digest().slice(0, 16)
   }
 
-  const makeRetention = (id: string, policy: Policy, onCap: () => void): OutputRetention.OutputRetention =>
+  /** The file of a detached process, which holds all of its output. */
+  const fileOf = (id: string, stream: ProcessDriver.StreamName): OutputSource.OutputSource | null => {
+    const files = driver.detachedFiles
+    return files === null
+      ? null
+      : OutputSource.ofFile((offset, length) => files.read(id, stream, offset, length), settings.portWindowMillis)
+  }
+
+  const makeRetention = (
+    id: string,
+    stream: ProcessDriver.StreamName,
+    policy: Policy,
+    onCap: () => void,
+    detached: boolean
+  ): OutputRetention.OutputRetention =>
     OutputRetention.make({
-      name: id,
+      name: stream === "stdout" ? id : `${id}-stderr`,
       head: policy.headBytes,
       limit: policy.limitBytes,
       cap: policy.capBytes,
       onCap,
-      spill: policy.spill === "on-truncation" && Option.isSome(store)
+      source: detached ? fileOf(id, stream) : null,
+      spill: policy.spill === "on-truncation" && Option.isSome(store) && !detached
         ? { store: store.value, cap: settings.spillBytes, fork, stallMillis: settings.spillWindowMillis }
         : null,
       sha256: driver.sha256(),
@@ -207,25 +248,37 @@ const make = Effect.gen(function*() {
   const end: ProcessHost["end"] = (process, cause, now = false) =>
     dispatch(process, { _tag: "EndRequested", request: { cause, now } })
 
-  const admit: ProcessHost["admit"] = (command, policy) => {
+  const admit: ProcessHost["admit"] = (command, policy, { detached = false } = {}) => {
     if (draining) return null
     const id = nextId()
     const onCap = () => end(process, { _tag: "OutputCap" })
     const process: OwnedProcess = new OwnedProcess({
       id,
       command,
+      summary: CommandSpecs.summary(command),
+      display: CommandSpecs.display(command),
+      detached,
+      state: Lifecycle.initial,
       policy,
       digest: digestOf(command),
       marker: `${markerPrefix}${hex()}${hex()}`,
       wholeTree: driver.capabilities.wholeTree,
-      stdout: makeRetention(id, policy, onCap),
-      stderr: policy.streams === "merged" ? null : makeRetention(`${id}-stderr`, policy, onCap),
+      stdout: makeRetention(id, "stdout", policy, onCap, detached),
+      stderr: policy.streams === "merged" ? null : makeRetention(id, "stderr", policy, onCap, detached),
       startedAt: clock.currentTimeMillisUnsafe(),
       startedMono: timers.now()
     })
     live.add(process)
     return process
   }
+
+  const adopting = Adopting.make(core, {
+    store: Option.getOrNull(store),
+    fileOf,
+    makeRetention,
+    watch: watchdog.arm,
+    live
+  })
 
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => {
@@ -235,7 +288,11 @@ const make = Effect.gen(function*() {
         settling.abandon(process)
         ending.finishRetry(process)
       }
-      return settling.releaseKept
+      const detached = [...live].flatMap(({ child, detached }) => detached && child !== null ? [child] : [])
+      return Effect.andThen(
+        settling.releaseKept,
+        Effect.forEach(detached, (child) => child.release, { discard: true })
+      )
     })
   )
 
@@ -246,6 +303,17 @@ const make = Effect.gen(function*() {
     fork,
     live,
     admit,
+    adopt: adopting.adopt,
+    resume: adopting.resume,
+    look: ending.look,
+    disown: (process) => dispatch(process, { _tag: "Disowned" }),
+    continueAfter: (id) => {
+      const after = ProcessId.resumeAfter(id)
+      if (after.millis > ids.millis || (after.millis === ids.millis && after.sequence > ids.sequence)) ids = after
+    },
+    self: driver.self === null ? null : { ...driver.self, marker: `runtime-${hex()}${hex()}` },
+    probe: driver.probe,
+    detaches: driver.detachedFiles !== null,
     start: starting.start,
     end,
     retry: ending.retry,

@@ -7,6 +7,7 @@ import * as Bounds from "../domain/Bounds.ts"
 import type { CommandSpec } from "../domain/CommandSpec.ts"
 import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import { cut } from "../domain/Printable.ts"
+import type { StoredPolicy } from "../ports/ProcessLedger.ts"
 import type { Settings } from "./Settings.ts"
 
 /** What is kept of a process's output. Sizes are bytes; negative, fractional and NaN are refused. */
@@ -60,6 +61,7 @@ export interface Policy {
   readonly limitBytes: number
   readonly capBytes: number
   readonly spill: "never" | "on-truncation"
+  readonly stopSignal: string
 }
 
 /** The longest title that is kept, in UTF-16 units; the rest is cut off, and the cut marked. */
@@ -107,6 +109,42 @@ export const resolve = (
       headBytes: Math.min(headBytes, limitBytes),
       limitBytes,
       capBytes: capBytes === Infinity ? 0 : capBytes,
-      spill: yield* oneOf("output.spill", output.spill, ["never", "on-truncation"], "on-truncation")
+      spill: yield* oneOf("output.spill", output.spill, ["never", "on-truncation"], "on-truncation"),
+      stopSignal: command.options.stopSignal ?? "SIGTERM"
     }
   })
+
+/** What a row keeps of a policy, for whoever ends the process in a later life. */
+export const stored = (policy: Policy): StoredPolicy => ({
+  stopSignal: policy.stopSignal,
+  graceMillis: policy.graceMillis,
+  forceWindowMillis: policy.forceWindowMillis,
+  idleDeadlineMillis: policy.idleDeadlineMillis,
+  capBytes: policy.capBytes,
+  leftovers: policy.leftovers
+})
+
+/** The policy of a row, with the defaults of this life for what it does not say. */
+export const restored = (
+  row: {
+    readonly title: string | null
+    readonly policy: StoredPolicy | null
+    readonly deadlineMillis: number | null
+    readonly streams: "merged" | "separate"
+  },
+  settings: Settings
+): Policy => ({
+  title: row.title,
+  deadlineAskedMillis: row.deadlineMillis,
+  deadlineMillis: row.deadlineMillis,
+  idleDeadlineMillis: row.policy?.idleDeadlineMillis ?? null,
+  graceMillis: row.policy?.graceMillis ?? settings.graceMillis,
+  forceWindowMillis: row.policy?.forceWindowMillis ?? settings.forceWindowMillis,
+  leftovers: row.policy?.leftovers ?? "end",
+  streams: row.streams,
+  headBytes: settings.outputHeadBytes,
+  limitBytes: settings.outputBytes,
+  capBytes: row.policy?.capBytes ?? 0,
+  spill: "never",
+  stopSignal: row.policy?.stopSignal ?? "SIGTERM"
+})

@@ -12,6 +12,7 @@ import type * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ShutdownPlan from "../domain/ShutdownPlan.ts"
 import { within } from "../internal/Within.ts"
@@ -30,6 +31,8 @@ export interface ShutdownBarrier {
   readonly shutdown: (mode?: ShutdownPlan.Mode) => Effect.Effect<ShutdownPlan.ShutdownReport>
   /** How far it is: `open` until a shutdown is asked for. */
   readonly phase: Effect.Effect<ShutdownPlan.Phase>
+  /** Every phase it has entered and will enter, each once, as it enters them. Ends with `closed`. */
+  readonly phases: Stream.Stream<ShutdownPlan.PhaseTime>
   /** Waits for the report, and starts nothing. Answers after the layer is closed too. */
   readonly report: Effect.Effect<ShutdownPlan.ShutdownReport>
   /**
@@ -65,7 +68,8 @@ const rowOf = (process: OwnedProcess): ShutdownPlan.ReportRow => ({
   title: process.policy.title,
   status: Lifecycle.statusOf(process.state),
   survivors: process.survivors,
-  survivorCount: process.survivorCount
+  survivorCount: process.survivorCount,
+  detached: process.detached
 })
 
 const make = Effect.gen(function*() {
@@ -78,15 +82,30 @@ const make = Effect.gen(function*() {
   let mode: ShutdownPlan.Mode = "graceful"
   let began = 0
 
+  let entered = Deferred.makeUnsafe<void>()
+
   const enter = (phase: ShutdownPlan.Phase): void => {
     times = ShutdownPlan.enter(times, phase, Math.round(timers.now() - began)) ?? times
+    Deferred.doneUnsafe(entered, Effect.void)
+    entered = Deferred.makeUnsafe()
   }
+
+  const phaseAt = (index: number): Effect.Effect<readonly [ShutdownPlan.PhaseTime, number] | undefined> =>
+    Effect.suspend(() => {
+      const time = times[index]
+      if (time !== undefined) return Effect.succeed([time, index + 1] as const)
+      if (ShutdownPlan.current(times) === "closed") return Effect.succeed(undefined)
+      return Effect.flatMap(Deferred.await(entered), () => phaseAt(index))
+    })
 
   const left = (): number => Math.max(0, began + settings.shutdownBudgetMillis - timers.now())
 
+  /** Those that outlive the runtime are let go of. */
+  const ending = (): ReadonlyArray<OwnedProcess> => [...host.live].filter((process) => !process.detached)
+
   const hurry = (): void => {
     mode = "now"
-    for (const process of host.live) host.end(process, { _tag: "Shutdown" }, true)
+    for (const process of ending()) host.end(process, { _tag: "Shutdown" }, true)
   }
 
   const workOf = (phase: ShutdownPlan.Phase, millis: number): Effect.Effect<void> =>
@@ -121,7 +140,7 @@ const make = Effect.gen(function*() {
     // What may still be forced after the last grace has to fit into the budget.
     const reserve = settings.forceWindowMillis + settings.flushWindowMillis
     const cut = timers.after(Math.max(0, left() - reserve), hurry)
-    const ended = yield* Effect.timeoutOption(endAll(processes), left())
+    const ended = yield* Effect.timeoutOption(endAll(ending()), left())
     cut.cancel()
     // Each process is flushed and settled by its own ending; these phases are over when the last of them was.
     enter("flushing")
@@ -157,6 +176,7 @@ const make = Effect.gen(function*() {
   const barrier = ShutdownBarrierService.of({
     shutdown,
     phase: Effect.sync(() => ShutdownPlan.current(times)),
+    phases: Stream.unfold(0, phaseAt),
     report: Deferred.await(done),
     on: (phase, work) => {
       works.set(phase, [...works.get(phase) ?? [], work])

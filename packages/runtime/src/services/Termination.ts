@@ -30,6 +30,8 @@ export interface Subject {
   readonly refused: Map<string, string>
   /** The signal each member was asked to end with, which the system took. */
   readonly asked: Map<string, string>
+  /** Asked before each signal; `false`: it is somebody else's now, and nothing is sent. */
+  readonly mayAct: Effect.Effect<boolean>
 }
 
 /** The steps of an ending. Which comes when is decided by `Lifecycle`. None fails; a refused signal is an answer. */
@@ -103,6 +105,13 @@ export const make = (options: {
   const look = (subject: Subject) => options.look(subject.root)
 
   const send = (
+    subject: Subject,
+    targets: { readonly members: ReadonlyArray<Member>; readonly groups?: ReadonlyArray<number> },
+    signal: string
+  ): Effect.Effect<ReadonlyArray<SignalOutcome>> =>
+    Effect.flatMap(subject.mayAct, (may) => may ? sendNow(subject, targets, signal) : Effect.succeed([]))
+
+  const sendNow = (
     subject: Subject,
     targets: { readonly members: ReadonlyArray<Member>; readonly groups?: ReadonlyArray<number> },
     signal: string

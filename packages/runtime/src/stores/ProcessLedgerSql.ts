@@ -6,6 +6,10 @@
  * heartbeat that comes in between is not undone. It never takes part in a transaction its caller has open, which could
  * still take back what was told to be written.
  *
+ * Writes that are asked for at once are committed together, at most 256, in the order they were asked for. Each is answered
+ * after the commit, with an answer of its own; one that fails does not fail the others, unless they could only wait for
+ * the same, as for a database that is locked or away.
+ *
  * How durable a written row is depends on the client: `fsync` on every commit is what start and terminal rows need.
  */
 import * as Context from "effect/Context"
@@ -13,6 +17,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import type * as SchemaAST from "effect/SchemaAST"
 import * as SchemaIssue from "effect/SchemaIssue"
 import * as SchemaTransformation from "effect/SchemaTransformation"
 import * as Migrator from "effect/sql/Migrator"
@@ -22,6 +27,7 @@ import type { Fragment, Statement } from "effect/sql/Statement"
 import * as Struct from "effect/Struct"
 import { Identity } from "../domain/Identity.ts"
 import * as Status from "../domain/Status.ts"
+import * as GroupCommit from "../internal/GroupCommit.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
 
 /**
@@ -54,15 +60,19 @@ const outsideOf = (sql: Client): Alone => (effect) =>
   Effect.updateContext(effect, (context: Context.Context<never>) => Context.omit(sql.transactionService)(context))
 
 const ledger = (sql: Client, renewal: Renewal, alone: Alone): ProcessLedger.ProcessLedger => {
+  const commit = grouped(sql)
+  const select = selected(sql)
+
   const run = <A extends object>(
     operation: Operation,
-    statement: Statement<A>
+    statement: Statement<A>,
+    commit: GroupCommit.GroupCommit<SqlError> = (read) => read
   ): Effect.Effect<ReadonlyArray<A>, ProcessLedger.LedgerError> =>
-    Effect.mapError(alone(statement), (error) => failure(operation, error))
+    Effect.mapError(alone(commit(statement)), (error) => failure(operation, error))
 
   /** Whether a statement that returns what it changed has changed a row. */
   const changed = (operation: Operation, statement: Statement<object>) =>
-    Effect.map(run(operation, statement), (rows) => rows.length > 0)
+    Effect.map(run(operation, statement, commit), (rows) => rows.length > 0)
 
   return {
     durable: true,
@@ -82,18 +92,18 @@ const ledger = (sql: Client, renewal: Renewal, alone: Alone): ProcessLedger.Proc
         ))
     },
     renew: (renewals) =>
-      renewals.length === 0 ? Effect.succeed([]) : Effect.map(run("renew", renewal(renewals)), (rows) => {
+      renewals.length === 0 ? Effect.succeed([]) : Effect.map(run("renew", renewal(renewals), commit), (rows) => {
         const done = new Set(rows.map(({ fence, id }) => `${fence} ${id}`))
         return renewals.filter(({ fence, id }) => !done.has(`${fence} ${encodeText(id)}`)).map(({ id }) => id)
       }),
     get: (id) =>
       Effect.flatMap(
-        run("get", sql`SELECT * FROM procyon_processes WHERE id = ${encodeText(id)}`),
+        run("get", sql`${select} WHERE id = ${encodeText(id)}`),
         ([columns]) => columns === undefined ? Effect.succeed(null) : decoded("get", columns)
       ),
     rows: (filter = {}) =>
       Effect.flatMap(
-        run("rows", sql`SELECT * FROM procyon_processes WHERE ${sql.and(conditions(sql, filter))}`),
+        run("rows", sql`${select} WHERE ${sql.and(conditions(sql, filter))}`),
         (found) => filter.unreadable === "skip" ? Effect.succeed(readable(found)) : allDecoded(found)
       ),
     remove: (id, fence) =>
@@ -104,6 +114,18 @@ const ledger = (sql: Client, renewal: Renewal, alone: Alone): ProcessLedger.Proc
       )
   }
 }
+
+const grouped = (sql: Client): GroupCommit.GroupCommit<SqlError> =>
+  GroupCommit.make({
+    transaction: (writes) => sql.withTransaction(writes),
+    isEverybodys: (error) => problemOf(error.reason) === "Unavailable" && !isConflict(error.reason),
+    isTakenBack: (error) => problemOf(error.reason) === "Full" || isConflict(error.reason),
+    limit: 256
+  })
+
+/** Of transactions, each of which could go on without the other. A statement by itself fares better. */
+const isConflict = (reason: SqlError["reason"]): boolean =>
+  reason._tag === "DeadlockError" || reason._tag === "SerializationError"
 
 /** A status that is none counts as either: a row that cannot be read hides from no filter by its status. */
 const conditions = (sql: Client, { owner, settled }: ProcessLedger.Filter) => [
@@ -164,19 +186,41 @@ const merged = (renewals: ReadonlyArray<ProcessLedger.Renewal>): ReadonlyArray<P
  */
 const encodeText = (text: string): string => JSON.stringify(text).slice(1, -1)
 
+/** Text without any of these is written as it is. */
+const escapes = /["\\\p{Cc}]/u
+
+/** Answers at once, which an effect that may throw does not: reading many rows is mostly this. */
+const parsed = (json: string, options: SchemaAST.ParseOptions): Exit.Exit<unknown, SchemaIssue.Issue> => {
+  try {
+    return Exit.succeed(JSON.parse(json))
+  } catch {
+    return Exit.fail(new SchemaIssue.InvalidValue({ message: "not as it was written" }, json, options))
+  }
+}
+
 const Text = Schema.String.pipe(
   Schema.decodeTo(
     Schema.String,
     SchemaTransformation.transformEffect({
       decode: (text, options) =>
-        Effect.try({
-          try: () => String(JSON.parse(`"${text}"`)),
-          catch: () => new SchemaIssue.InvalidValue({ message: "not an escaped text" }, text, options)
-        }),
-      encode: (text) => Effect.succeed(encodeText(text))
+        escapes.test(text) ? Exit.map(parsed(`"${text}"`, options), String) : Exit.succeed(text),
+      encode: (text) => Exit.succeed(encodeText(text))
     })
   )
 )
+
+/** As `Schema.fromJsonString`, at once. */
+const json = <S extends Schema.Constraint>(schema: S) =>
+  Schema.String.pipe(
+    Schema.decodeTo(
+      Schema.Unknown,
+      SchemaTransformation.transformEffect({
+        decode: parsed,
+        encode: (value) => Exit.succeed(JSON.stringify(value))
+      })
+    ),
+    Schema.decodeTo(schema)
+  )
 
 const Counters = Schema.Natural.pipe(
   Schema.decodeTo(
@@ -194,49 +238,68 @@ const columns = {
   owner: Text,
   lifetime: ProcessLedger.Lifetime,
   status: Status.Status,
-  command: Schema.fromJsonString(ProcessLedger.CommandSummary),
+  command: json(ProcessLedger.CommandSummary),
   title: Schema.NullOr(Text),
   name: Schema.NullOr(Text),
-  policy: Schema.NullOr(Schema.fromJsonString(ProcessLedger.StoredPolicy)),
-  identity: Schema.NullOr(Schema.fromJsonString(Identity)),
+  policy: Schema.NullOr(json(ProcessLedger.StoredPolicy)),
+  identity: Schema.NullOr(json(Identity)),
   startedAt: Schema.Finite,
   endedAt: Schema.NullOr(Schema.Finite),
   deadlineAt: Schema.NullOr(Schema.Finite),
-  holder: Schema.NullOr(Schema.fromJsonString(Identity)),
+  holder: Schema.NullOr(json(Identity)),
   fence: Schema.Int,
   leaseUntil: Schema.Finite,
   counters: Counters,
-  output: Schema.NullOr(Schema.fromJsonString(ProcessLedger.StoredOutput)),
+  output: Schema.NullOr(json(ProcessLedger.StoredOutput)),
   workspace: Schema.NullOr(Text),
-  termination: Schema.NullOr(Schema.fromJsonString(Status.TerminationResult)),
+  termination: Schema.NullOr(json(Status.TerminationResult)),
   offered: Schema.NullOr(Status.Status),
   told: Schema.NullOr(Status.Status)
 }
 
-const changeable = {
+/** Columns whose name is not their field's. */
+const renamed: Readonly<Record<string, string>> = {
+  startedAt: "started_at",
   endedAt: "ended_at",
   deadlineAt: "deadline_at",
   leaseUntil: "lease_until",
   counters: "bytes_seen"
-} as const
+}
 
-const StoredRow = Schema.Struct(columns).pipe(Schema.encodeKeys({ ...changeable, startedAt: "started_at" }))
+const columnOf = (field: string): string => renamed[field] ?? field
+
+const StoredRow = Schema.Struct(columns)
 
 /** Who a row is, whose, and when it began are not among them. */
 const StoredChanges = Schema.Struct(Struct.omit(columns, ["id", "owner", "startedAt"])).mapFields(
   Struct.map(Schema.optionalKey)
-).pipe(Schema.encodeKeys(changeable))
+)
 
 const encodeRow = Schema.encodeUnknownExit(StoredRow)
 const encodeChanges = Schema.encodeUnknownExit(StoredChanges)
 const decodeRow = Schema.decodeUnknownExit(StoredRow)
 
+/** Under the names of their columns. */
+const named = (fields: object): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(fields).map(([field, value]) => [columnOf(field), value]))
+
+/** Of all columns, under the names of their fields. */
+const selected = (sql: Client): Statement<object> =>
+  sql`SELECT ${sql.csv(Object.keys(columns).map((field) => sql`${sql(columnOf(field))} AS ${sql(field)}`))}
+    FROM procyon_processes`
+
 type Operation = ProcessLedger.LedgerError["operation"]
 type Problem = ProcessLedger.LedgerError["problem"]
 
 /** What cannot be a row is a mistake of the caller's, whose words are not passed on. */
-const encoded = <A>(operation: Operation, exit: Exit.Exit<A, unknown>): Effect.Effect<A, ProcessLedger.LedgerError> =>
-  Effect.mapError(exit, () => new ProcessLedger.LedgerError({ operation, problem: "Other" }))
+const encoded = (
+  operation: Operation,
+  exit: Exit.Exit<object, unknown>
+): Effect.Effect<Record<string, unknown>, ProcessLedger.LedgerError> =>
+  Effect.mapBoth(exit, {
+    onFailure: () => new ProcessLedger.LedgerError({ operation, problem: "Other" }),
+    onSuccess: named
+  })
 
 const decoded = (
   operation: Operation,

@@ -748,6 +748,46 @@ describe("a performer that answers every action as its docstring allows", () => 
   })
 })
 
+describe("a process that another runtime has taken over", () => {
+  const disowned: Lifecycle.Event = { _tag: "Disowned" }
+
+  it("is let go of wherever it is, settles once, and nothing brings it back", () => {
+    for (const { lines, name } of scenarios) {
+      let state = Lifecycle.initial
+      for (const event of [null, ...lines.map(([event]) => event)]) {
+        if (event !== null) state = Lifecycle.step(state, event)[0]
+        if (state._tag === "Settled") continue
+        const [released, actions] = Lifecycle.step(state, disowned)
+        assert.strictEqual(Lifecycle.statusOf(released), "error", name)
+        assert.deepStrictEqual(actions.filter((action) => action !== "Hurry" && action !== "WithdrawStart"), ["Settle"])
+        assert.strictEqual(actions.includes("WithdrawStart"), state._tag === "Starting" && state.asked, name)
+        for (const [later] of [...lines, [disowned]] as const) {
+          assert.deepStrictEqual(Lifecycle.step(released, later), [released, []])
+        }
+      }
+    }
+  })
+
+  it("stays as it was when it had settled before", () => {
+    const settled = walk([[end(stop), "Settled", "Settle"]])
+    assert.deepStrictEqual(Lifecycle.step(settled, disowned), [settled, []])
+  })
+})
+
+describe("a process of an earlier life", () => {
+  it("goes on where its row says it was", () => {
+    const states = (["running", "kill_failed", "completed"] as const).map((status) =>
+      Lifecycle.resumed({ status, cause: { _tag: "SelfExit" }, exit: zero })
+    )
+    assert.deepStrictEqual(states.map((state) => Lifecycle.statusOf(state)), ["running", "kill_failed", "completed"])
+  })
+
+  it("is for review when nobody can tell whether it lives", () => {
+    const state = walk([[{ _tag: "Untraceable" }, "Unresolved", "ReportUnresolved"]], { _tag: "Running" })
+    assert.strictEqual(Lifecycle.statusOf(state), "kill_failed")
+  })
+})
+
 describe("what is told of a state", () => {
   it("names a phase for every state", () => {
     const phases = new Set(scenarios.flatMap(({ lines }) => {

@@ -12,6 +12,7 @@ const row = (id: string, change: Partial<ShutdownPlan.ReportRow> = {}): Shutdown
   status: "cancelled",
   survivors: [],
   survivorCount: 0,
+  detached: false,
   ...change
 })
 

@@ -515,7 +515,7 @@ class DevServer implements ManagedProcess.ManagedProcess<BackgroundProcess.Start
     return Effect.ignore(this.jobs.stop(this.id))
   }
 
-  tail(): Effect.Effect<string, BackgroundProcess.ProcessNotFound> {
+  tail(): Effect.Effect<string, BackgroundProcess.ProcessNotFound | BackgroundProcess.OutputUnavailable> {
     return Effect.flatMap(this.jobs.output(this.id), (output) => output.preview)
   }
 }

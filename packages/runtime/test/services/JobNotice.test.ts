@@ -14,8 +14,11 @@ const notice = (noticeId: string): JobNotice.Notice => ({
   exitCode: 0,
   durationMillis: 1000,
   bytesSeen: 0,
-  tail: ""
+  tail: "",
+  repeated: false
 })
+
+const drain = (queue: JobNotice.NoticeQueue) => queue.take(() => true)
 
 const told = (notices: ReadonlyArray<JobNotice.Notice>) =>
   notices.map((notice) => notice._tag === "Summary" ? notice.dropped : notice.noticeId)
@@ -30,30 +33,47 @@ describe("NoticeQueue", () => {
   it("gives every notice once, in order", () => {
     const queue = queueOf(10, 3)
     assert.strictEqual(queue.size, 3)
-    assert.deepStrictEqual(told(queue.drain()), ["n-1", "n-2", "n-3"])
+    assert.deepStrictEqual(told(drain(queue)), ["n-1", "n-2", "n-3"])
     assert.strictEqual(queue.size, 0)
-    assert.deepStrictEqual(queue.drain(), [])
+    assert.deepStrictEqual(drain(queue), [])
     queue.add(notice("n-4"))
-    assert.deepStrictEqual(told(queue.drain()), ["n-4"])
+    assert.deepStrictEqual(told(drain(queue)), ["n-4"])
   })
 
   it("keeps as many as it may, and turns the oldest into one counted summary", () => {
     const queue = queueOf(2, 5)
     assert.strictEqual(queue.size, 3)
-    assert.deepStrictEqual(told(queue.drain()), [3, "n-4", "n-5"])
+    assert.deepStrictEqual(told(drain(queue)), [3, "n-4", "n-5"])
     queue.add(notice("n-6"))
-    assert.deepStrictEqual(told(queue.drain()), ["n-6"])
+    assert.deepStrictEqual(told(drain(queue)), ["n-6"])
   })
 
   it("gives away a list that later notices do not change", () => {
     const queue = queueOf(2, 1)
-    const drained = queue.drain()
+    const drained = drain(queue)
     queue.add(notice("n-2"))
     assert.deepStrictEqual(told(drained), ["n-1"])
   })
 
+  it("takes only those that are wanted, and the summary", () => {
+    const queue = new JobNotice.NoticeQueue(2)
+    for (const id of ["a", "b", "c"]) queue.add({ ...notice(`n-${id}`), id } as JobNotice.Notice)
+    assert.deepStrictEqual(told(queue.take((id) => id === "c")), [1, "n-c"])
+    assert.deepStrictEqual(told(drain(queue)), ["n-b"])
+  })
+
+  it("gives what was put back first, and says that it was there before", () => {
+    const queue = queueOf(2, 3)
+    const taken = drain(queue)
+    queue.add(notice("n-4"))
+    queue.putBack(taken)
+    const again = drain(queue)
+    assert.deepStrictEqual(told(again), [2, "n-3", "n-4"])
+    assert.deepStrictEqual(again.map((notice) => notice._tag === "Job" && notice.repeated), [false, true, false])
+  })
+
   it("keeps the newest when it is given no room", () => {
-    assert.deepStrictEqual(told(queueOf(0, 2).drain()), [1, "n-2"])
+    assert.deepStrictEqual(told(drain(queueOf(0, 2))), [1, "n-2"])
   })
 })
 

@@ -46,7 +46,8 @@ describe("ProcessOptions", () => {
       headBytes: 64 * 1024,
       limitBytes: 1024 * 1024,
       capBytes: 0,
-      spill: "on-truncation"
+      spill: "on-truncation",
+      stopSignal: "SIGTERM"
     })
   })
 
@@ -76,7 +77,8 @@ describe("ProcessOptions", () => {
       headBytes: 64 * 1024,
       limitBytes: 1024 * 1024,
       capBytes: 7,
-      spill: "never"
+      spill: "never",
+      stopSignal: "SIGTERM"
     })
   })
 

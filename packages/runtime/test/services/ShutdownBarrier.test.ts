@@ -6,6 +6,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
 import { law } from "./law.ts"
 
 const run = CommandSpec.make
@@ -48,6 +49,32 @@ law(
       assert.deepStrictEqual(yield* world.alive, ["stuck"])
     }))
     yield* world.kill("stuck")
+  })
+)
+
+law(
+  "its phases are told as they are entered, to whoever asks before, between and after",
+  { stubborn: child.ignores("SIGTERM") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const barrier = yield* ShutdownBarrier.Service
+    yield* start("s1", "stubborn")
+    const seen: Array<string> = []
+    const watch = (who: string) =>
+      Stream.runForEach(barrier.phases, ({ phase }) => Effect.sync(() => seen.push(`${who} ${phase}`)))
+    const before = yield* Effect.forkChild(watch("before"), { startImmediately: true })
+    yield* Effect.forkChild(barrier.shutdown())
+    yield* world.drain
+    assert.deepStrictEqual(seen, ["before stopping", "before draining", "before terminating"])
+    const between = yield* Effect.forkChild(watch("between"), { startImmediately: true })
+    yield* world.advance("1 minute")
+    yield* Fiber.join(before)
+    yield* Fiber.join(between)
+    const all = ["stopping", "draining", "terminating", "flushing", "settling", "workspaces", "closed"]
+    for (const who of ["before", "between"]) {
+      assert.deepStrictEqual(seen.filter((line) => line.startsWith(`${who} `)), all.map((phase) => `${who} ${phase}`))
+    }
+    assert.strictEqual((yield* Stream.runCollect(barrier.phases)).length, all.length)
   })
 )
 

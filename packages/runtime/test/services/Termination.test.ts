@@ -155,7 +155,8 @@ const setUp = (...natures: ReadonlyArray<Nature>) =>
       nudge: new Nudge(),
       note: (what) => notes.push(`+${timers.now()} ${what}`),
       refused: new Map(),
-      asked: new Map()
+      asked: new Map(),
+      mayAct: Effect.succeed(true)
     }
     return { table, termination, notes, subject, timers }
   })

@@ -364,7 +364,7 @@ it.effect("a job is not forgotten between its end and the news of it", () =>
     assert.deepStrictEqual(yield* ProcessLedger.Service.use((rows) => rows.rows()), [])
   }).pipe(Effect.provide(onLedger({ server: child }, (memory) => ({
     transition: (id, expected, changes) =>
-      Effect.delay(memory.transition(id, expected, changes), changes.status === "running" ? 0 : 2000)
+      Effect.delay(memory.transition(id, expected, changes), changes.termination === undefined ? 0 : 2000)
   })))))
 
 it.effect("an exit that comes after the end is news to nobody", () =>

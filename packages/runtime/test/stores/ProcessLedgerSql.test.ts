@@ -1,8 +1,10 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, describe, it } from "@effect/vitest"
 import { LedgerLaws } from "@procyon/testing"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Reactivity from "effect/reactivity/Reactivity"
@@ -10,7 +12,10 @@ import * as Redacted from "effect/Redacted"
 import * as SqlClient from "effect/sql/SqlClient"
 import * as SqlError from "effect/sql/SqlError"
 import * as Statement from "effect/sql/Statement"
+import { execFile } from "node:child_process"
 import { randomBytes } from "node:crypto"
+import { fileURLToPath } from "node:url"
+import { promisify } from "node:util"
 import * as ProcessLedger from "../../src/ports/ProcessLedger.ts"
 import * as ProcessLedgerSql from "../../src/stores/ProcessLedgerSql.ts"
 
@@ -48,6 +53,61 @@ const fresh = Layer.unwrap(
 
 LedgerLaws.ledgerLaws("a ledger in PostgreSQL", fresh, { skipped })
 
+const program = fileURLToPath(new URL("../programs/ledger.ts", import.meta.url))
+
+/** As the first program made them: these tables, and in their rows no more than these fields. */
+const firstForm = [
+  `CREATE TABLE procyon_migrations (
+    migration_id integer primary key, created_at timestamp with time zone not null default now(), name text not null
+  )`,
+  "INSERT INTO procyon_migrations (migration_id, name) VALUES (1, 'processes')",
+  `CREATE TABLE procyon_processes (
+    id TEXT PRIMARY KEY NOT NULL,
+    owner TEXT NOT NULL,
+    lifetime TEXT NOT NULL,
+    status TEXT NOT NULL,
+    command TEXT NOT NULL,
+    title TEXT,
+    identity TEXT,
+    started_at DOUBLE PRECISION NOT NULL,
+    ended_at DOUBLE PRECISION,
+    deadline_at DOUBLE PRECISION,
+    holder TEXT,
+    fence DOUBLE PRECISION NOT NULL,
+    lease_until DOUBLE PRECISION NOT NULL,
+    bytes_seen DOUBLE PRECISION NOT NULL,
+    blob TEXT,
+    workspace TEXT,
+    termination TEXT
+  )`,
+  "CREATE INDEX procyon_processes_owner ON procyon_processes (owner)",
+  `INSERT INTO procyon_processes VALUES ('old', 's-1', 'session', 'running', '{"name":"make","args":0,"digest":"9f"}',
+    NULL, '{"pid":7,"startedAt":8,"bootId":"b","marker":"m"}', 1.5, NULL, NULL, NULL, 3, 4, 5, 'sha256-1', 'w-1', NULL)`
+]
+
+const ofFirstForm = row("old", {
+  command: { name: "make", args: 0, digest: "9f" },
+  title: null,
+  name: null,
+  policy: null,
+  identity: { pid: 7, startedAt: 8, bootId: "b", marker: "m" },
+  startedAt: 1.5,
+  deadlineAt: null,
+  holder: null,
+  fence: 3,
+  leaseUntil: 4,
+  counters: { bytesSeen: 5 }
+})
+
+/** Two ledgers, each with a client of its own on the schema. */
+const twoLedgers = Effect.fnUntraced(function*(schema: string) {
+  const open = Effect.map(
+    Layer.build(Layer.fresh(ProcessLedgerSql.layer.pipe(Layer.provide(clientOf(schema))))),
+    (context) => Context.get(context, ProcessLedger.Service)
+  )
+  return yield* Effect.all([open, open], { concurrency: 2 })
+})
+
 const both = Effect.all([ProcessLedger.Service, SqlClient.SqlClient])
 
 describe("a ledger in PostgreSQL", () => {
@@ -55,11 +115,7 @@ describe("a ledger in PostgreSQL", () => {
     `of two clients who take one row over at once, lets one do it${told}`,
     () =>
       Effect.gen(function*() {
-        const schema = yield* temporarySchema
-        const open = Layer.build(Layer.fresh(ProcessLedgerSql.layer.pipe(Layer.provide(clientOf(schema)))))
-        const contexts = yield* Effect.all([open, open], { concurrency: 2 })
-        const [first, second] = contexts.map((context) => Effect.provide(ProcessLedger.Service, context))
-        const ledgers = yield* Effect.all([first ?? Effect.die("none"), second ?? Effect.die("none")])
+        const ledgers = yield* twoLedgers(yield* temporarySchema)
         yield* ledgers[0].insert(row("a"))
         const takings = ledgers.flatMap((ledger) =>
           Array.from(
@@ -112,6 +168,123 @@ describe("a ledger in PostgreSQL", () => {
         assert.deepStrictEqual(yield* ledger.get("a"), row("a"))
         assert.deepStrictEqual(yield* ledger.rows({ unreadable: "skip" }), [row("a"), row("c")])
       }).pipe(Effect.provide(fresh))
+  )
+
+  it.live.skipIf(skipped !== null)(
+    `commits writes at once together, in order, and answers each by itself${told}`,
+    () =>
+      Effect.gen(function*() {
+        const [ledger, sql] = yield* both
+        const expected = { fence: 1, status: "running" } as const
+        const answers = yield* Effect.all([
+          ledger.insert(row("a")),
+          ledger.insert(row("a", { owner: "s-2" })),
+          ledger.transition("a", expected, { status: "running", title: "moved" }),
+          ledger.renew([{ id: "a", fence: 1, leaseUntil: 9, bytesSeen: 9 }, {
+            id: "b",
+            fence: 1,
+            leaseUntil: 9,
+            bytesSeen: 9
+          }]),
+          ledger.insert(row("b")),
+          ledger.transition("b", expected, { status: "error" }),
+          ledger.transition("b", expected, { status: "completed" }),
+          ledger.remove("b", 1),
+          ledger.remove("b", 1),
+          ledger.insert(row("c"))
+        ], { concurrency: "unbounded" })
+        assert.deepStrictEqual(answers, [true, false, true, ["b"], true, true, false, true, false, true])
+        assert.deepStrictEqual(yield* ledger.rows(), [
+          row("a", { title: "moved", leaseUntil: 9, counters: { bytesSeen: 9 } }),
+          row("c")
+        ])
+        const [transactions] = yield* sql`SELECT count(DISTINCT xmin::text)::int AS count FROM procyon_processes`
+        assert.deepStrictEqual(transactions, { count: 1 })
+      }).pipe(Effect.provide(fresh))
+  )
+
+  it.live.skipIf(skipped !== null)(
+    `of writes at once, fails the one that the database refuses, and makes the others${told}`,
+    () =>
+      Effect.gen(function*() {
+        const [ledger, sql] = yield* both
+        yield* sql`CREATE UNIQUE INDEX one_title ON procyon_processes (title)`
+        const rows = ["a", "b", "c"].map((id) => row(id, { title: id === "c" ? "c" : "same" }))
+        const exits = yield* Effect.forEach(rows, (row) => Effect.exit(ledger.insert(row)), {
+          concurrency: "unbounded"
+        })
+        const refused = new ProcessLedger.LedgerError({ operation: "insert", problem: "Other" })
+        assert.deepStrictEqual(exits, [Exit.succeed(true), Exit.fail(refused), Exit.succeed(true)])
+        assert.deepStrictEqual(yield* ledger.rows(), rows.filter(({ id }) => id !== "b"))
+      }).pipe(Effect.provide(fresh))
+  )
+
+  it.live.skipIf(skipped !== null)(
+    `of two clients who write the same rows at once in opposite order, answers both, with no write lost${told}`,
+    () =>
+      Effect.gen(function*() {
+        const [first, second] = yield* twoLedgers(yield* temporarySchema)
+        const ids = Array.from({ length: 50 }, (_, index) => `p-${index}`)
+        yield* Effect.forEach(ids, (id) => first.insert(row(id)), { concurrency: "unbounded" })
+        const expected = { fence: 1, status: "running" } as const
+        const titling = ids.map((id) => first.transition(id, expected, { status: "running", title: "first" }))
+        const naming = ids.toReversed().map((id) =>
+          second.transition(id, expected, { status: "running", name: "second" })
+        )
+        const answers = yield* Effect.all([...titling, ...naming], { concurrency: "unbounded" })
+        assert.deepStrictEqual(new Set(answers), new Set([true]))
+        const rows = yield* second.rows()
+        assert.isTrue(rows.every(({ name, title }) => name === "second" && title === "first"))
+      }).pipe(Effect.scoped)
+  )
+
+  it.live.skipIf(skipped !== null)(
+    `answers writes at once whose connection is lost with Unavailable, makes none, and then works again${told}`,
+    () =>
+      Effect.gen(function*() {
+        const schema = yield* temporarySchema
+        const [ledger] = yield* twoLedgers(schema)
+        yield* ledger.insert(row("a"))
+        const client = yield* Effect.provide(SqlClient.SqlClient, yield* Layer.build(clientOf(schema)))
+        const writes = [
+          ledger.insert(row("b")),
+          ledger.transition("a", { fence: 1, status: "running" }, { status: "error" }),
+          ledger.insert(row("c"))
+        ]
+        const blocked = client<{ readonly pid: number }>`SELECT pid FROM pg_stat_activity
+          WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))`
+        const exits = yield* client.withTransaction(Effect.gen(function*() {
+          yield* client`UPDATE procyon_processes SET title = 'held'`
+          const all = yield* Effect.forkChild(
+            Effect.forEach(writes, (write) => Effect.result(write), { concurrency: "unbounded" })
+          )
+          const [waiting] = yield* Effect.repeat(blocked, { until: (rows) => rows.length > 0 })
+          yield* client`SELECT pg_terminate_backend(${waiting?.pid ?? 0})`
+          return yield* Fiber.join(all)
+        }))
+        assert.deepStrictEqual(
+          exits.map((exit) => exit._tag === "Failure" ? exit.failure.message : "written"),
+          ["insert: Unavailable", "transition: Unavailable", "insert: Unavailable"]
+        )
+        assert.deepStrictEqual(yield* ledger.rows(), [row("a", { title: "held" })])
+        assert.isTrue(yield* ledger.insert(row("b")))
+      }).pipe(Effect.scoped)
+  )
+
+  it.live.skipIf(skipped !== null)(
+    `of an older program is brought up to date by one of several processes at once, and its rows are there${told}`,
+    () =>
+      Effect.gen(function*() {
+        const schema = yield* temporarySchema
+        const client = yield* Effect.provide(SqlClient.SqlClient, yield* Layer.build(clientOf(schema)))
+        yield* Effect.forEach(firstForm, (statement) => client.unsafe(statement))
+        const ids = ["p-1", "p-2", "p-3"]
+        const run = (id: string) => promisify(execFile)(process.execPath, [program, url, schema, id])
+        const said = yield* Effect.promise(() => Promise.all(ids.map(run)))
+        assert.deepStrictEqual(said, ids.map(() => ({ stdout: "written\n", stderr: "" })))
+        const ledger = yield* Effect.provideService(ProcessLedgerSql.make, SqlClient.SqlClient, client)
+        assert.deepStrictEqual(yield* ledger.rows(), [ofFirstForm, ...ids.map((id) => row(id))])
+      }).pipe(Effect.scoped)
   )
 
   it.live.skipIf(skipped !== null)(

@@ -13,7 +13,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
 import type { Script, Step } from "../Script.ts"
-import type { InputPipe, OutputPipe } from "./Pipes.ts"
+import type { InputPipe, Output } from "./Pipes.ts"
 
 /** Who adopts orphans, and reaps them at once. Never in the table. */
 const initPid = 1
@@ -38,7 +38,7 @@ export interface Birth {
   readonly session: number | "own"
   readonly marker: string | null
   readonly stdin: InputPipe | null
-  readonly outputs: Partial<Record<StreamName, OutputPipe>>
+  readonly outputs: Partial<Record<StreamName, Output>>
   readonly onReap: ((exit: Exit) => void) | null
 }
 
@@ -53,7 +53,7 @@ export class Process {
   readonly session: number
   readonly marker: string | null
   readonly stdin: InputPipe | null
-  readonly outputs: Partial<Record<StreamName, OutputPipe>>
+  readonly outputs: Partial<Record<StreamName, Output>>
   readonly onReap: ((exit: Exit) => void) | null
   parent: number
   exit: Exit | null = null

@@ -1,7 +1,8 @@
 /**
- * The two kinds of pipe between a driver and a scripted child, with the capacity and the ends of the real ones.
+ * What lies between a driver and a scripted child: the two kinds of pipe, with the capacity and the ends of the real
+ * ones, and the file that a detached child writes to.
  *
- * Both are plain synchronous state: who has to wait gets called back.
+ * All are plain synchronous state: who has to wait gets called back.
  */
 import type { OutputSink } from "@procyon/runtime/ports/ProcessDriver"
 
@@ -40,13 +41,40 @@ class Fifo {
   }
 }
 
+/** What a child writes its output to. */
+export interface Output {
+  /** Who holds the writing end. */
+  readonly writers: Set<object>
+  /** Called when there is room again, or the reading end was closed. */
+  readonly roomWaiters: Array<() => void>
+  /** The reader let go: a write would end the writer with SIGPIPE. */
+  readonly closed: boolean
+  /** How many of the bytes it took. */
+  readonly write: (bytes: Uint8Array) => number
+  readonly letGo: (writer: object) => void
+  /** Hands over what is there and the end, unless paused. */
+  readonly pump: () => void
+}
+
+/** What one reader of an output does. */
+export interface Reader {
+  readonly pump: () => void
+  readonly resume: () => void
+  readonly drain: () => "empty" | "ended" | "bound" | "paused"
+  /** Nobody is left to write. */
+  readonly finish: () => void
+  readonly close: () => void
+}
+
+/** The reader of an output that is not there: it has ended at once. */
+export const nothing: Reader = { pump() {}, resume() {}, drain: () => "ended", finish() {}, close() {} }
+
 /** A child's output. It is read into the sink at once, unless the sink has paused it. */
-export class OutputPipe {
+export class OutputPipe implements Output, Reader {
   readonly #sink: OutputSink
   readonly #held = new Fifo()
-  /** Who holds the writing end. The output ends when the last one lets go. */
+  /** The output ends when the last one lets go. */
   readonly writers = new Set<object>()
-  /** Called when there is room again, or the reading end was closed. */
   readonly roomWaiters: Array<() => void> = []
   #paused = false
   #ended = false
@@ -56,12 +84,10 @@ export class OutputPipe {
     this.#sink = sink
   }
 
-  /** The reader let go: a write would end the writer with SIGPIPE. */
   get closed(): boolean {
     return this.#closed
   }
 
-  /** How many of the bytes the pipe took. */
   write(bytes: Uint8Array): number {
     let taken = 0
     while (taken < bytes.length) {
@@ -79,10 +105,12 @@ export class OutputPipe {
     this.writers.delete(writer)
   }
 
-  /** Reads what is there and tells the end, unless paused. */
   pump(): void {
     this.#read(Infinity)
   }
+
+  /** The end of a pipe is told by its writers. */
+  finish(): void {}
 
   resume(): void {
     this.#paused = false
@@ -114,6 +142,114 @@ export class OutputPipe {
     if (read > 0) callAll(this.roomWaiters)
     if (!this.#paused && !this.#closed && !this.#ended && this.#held.size === 0 && this.writers.size === 0) {
       this.#ended = true
+      this.#sink.end()
+    }
+    return read
+  }
+}
+
+/** A detached child's output: kept from the first byte on, with any number of readers, or none. */
+export class OutputFile implements Output {
+  readonly writers = new Set<object>()
+  readonly roomWaiters: Array<() => void> = []
+  /** A file never ends its writer. */
+  readonly closed = false
+  readonly #readers = new Set<FileReader>()
+  #bytes = new Uint8Array(0)
+  #size = 0
+
+  get size(): number {
+    return this.#size
+  }
+
+  write(bytes: Uint8Array): number {
+    const size = this.#size + bytes.length
+    if (size > this.#bytes.length) {
+      const larger = new Uint8Array(Math.max(size, 2 * this.#bytes.length))
+      larger.set(this.#bytes.subarray(0, this.#size))
+      this.#bytes = larger
+    }
+    this.#bytes.set(bytes, this.#size)
+    this.#size = size
+    this.pump()
+    return bytes.length
+  }
+
+  letGo(writer: object): void {
+    this.writers.delete(writer)
+  }
+
+  pump(): void {
+    for (const reader of this.#readers) reader.pump()
+  }
+
+  /** A copy of at most `limit` bytes from `offset` on. */
+  read(offset: number, limit: number): Uint8Array {
+    return this.#bytes.slice(Math.min(offset, this.#size), Math.min(offset + limit, this.#size))
+  }
+
+  /** Follows it from its first byte on. Nothing is read before the next write or `pump`. */
+  follow(sink: OutputSink): Reader {
+    const reader = new FileReader(this, sink, () => this.#readers.delete(reader))
+    this.#readers.add(reader)
+    return reader
+  }
+}
+
+/** One reader of a file. A file does not tell when nobody is left to write: its stream ends when it is told to. */
+class FileReader implements Reader {
+  readonly #file: OutputFile
+  readonly #sink: OutputSink
+  readonly #forget: () => void
+  #offset = 0
+  #paused = false
+  #finished = false
+  #ended = false
+
+  constructor(file: OutputFile, sink: OutputSink, forget: () => void) {
+    this.#file = file
+    this.#sink = sink
+    this.#forget = forget
+  }
+
+  pump(): void {
+    this.#read(Infinity)
+  }
+
+  resume(): void {
+    this.#paused = false
+  }
+
+  drain(): "empty" | "ended" | "bound" | "paused" {
+    const read = this.#read(pipeCapacity)
+    if (this.#ended) return "ended"
+    if (this.#paused) return "paused"
+    return read >= pipeCapacity ? "bound" : "empty"
+  }
+
+  finish(): void {
+    this.#finished = true
+    this.pump()
+  }
+
+  close(): void {
+    this.#ended = true
+    this.#forget()
+  }
+
+  #read(limit: number): number {
+    let read = 0
+    while (!this.#paused && !this.#ended && this.#offset < this.#file.size && read < limit) {
+      const region = this.#sink.reserve()
+      const bytes = this.#file.read(this.#offset, Math.min(region.length, limit - read))
+      region.set(bytes)
+      read += bytes.length
+      this.#offset += bytes.length
+      // Set before anybody is called: a sink that asks for the rest from within `commit` finds a consistent reader.
+      if (!this.#sink.commit(bytes.length)) this.#paused = true
+    }
+    if (this.#finished && !this.#paused && !this.#ended && this.#offset === this.#file.size) {
+      this.close()
       this.#sink.end()
     }
     return read

@@ -19,19 +19,20 @@ export type Action = Extract<
 
 export interface Ending {
   readonly perform: (process: OwnedProcess, action: Action) => Effect.Effect<Event | null>
+  /** Looks at a process that runs: a driver tells by it of a leader whose exit nobody collects. */
+  readonly look: (process: OwnedProcess) => Effect.Effect<void>
   /** Runs the protocol once more on a process that could not be ended, or joins the run that is under way. */
   readonly retry: (process: OwnedProcess) => Effect.Effect<void>
   /** Wakes who waits for a retry. */
   readonly finishRetry: (process: OwnedProcess) => void
 }
 
-/** Somebody asked to skip what is left of the grace. */
+/** Somebody asked to skip what is left of the grace, or it is not ours to end any more. */
 const isHurried = (process: OwnedProcess): boolean => {
   const { state } = process
+  if (state._tag === "Settled") return true
   return (state._tag === "Draining" && state.request?.now === true) || (state._tag === "Terminating" && state.now)
 }
-
-const stopSignalOf = (process: OwnedProcess): string => process.command?.options.stopSignal ?? "SIGTERM"
 
 export const make = (core: Core, termination: Termination.Termination): Ending => {
   const record = (process: OwnedProcess, subject: Termination.Subject): Effect.Effect<Event> =>
@@ -40,9 +41,10 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
       return { _tag: "TreeRecorded", leaderAlive: !seen.complete || seen.leader === "alive" }
     })
 
+  /** An exit that was another life's to collect is not told, unless it is in a file. */
   const awaitExit = (process: OwnedProcess): Effect.Effect<Event> =>
     Deferred.await(process.exited).pipe(
-      Effect.timeoutOption(core.settings.portWindowMillis),
+      Effect.timeoutOption(process.adopted && !process.detached ? 0 : core.settings.portWindowMillis),
       Effect.as<Event>({ _tag: "ExitAwaited" })
     )
 
@@ -66,7 +68,7 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
       const { lastLook } = process
       if (lastLook === null) return Effect.succeed({ _tag: "Signalled", delivered: false })
       return Effect.map(
-        termination.request(subject, lastLook, stopSignalOf(process)),
+        termination.request(subject, lastLook, process.policy.stopSignal),
         (delivered) => ({ _tag: "Signalled", delivered })
       )
     })
@@ -123,7 +125,7 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
       subject.note("tried again")
       const seen = yield* termination.look(subject)
       if (Termination.isGone(seen)) return proven(process, subject)
-      yield* termination.request(subject, seen, stopSignalOf(process))
+      yield* termination.request(subject, seen, process.policy.stopSignal)
       const left = yield* termination.awaitGone(subject, process.policy.graceMillis, core.draining)
       return Termination.isGone(left) ? proven(process, subject) : yield* force(process, subject)
     })
@@ -164,6 +166,12 @@ export const make = (core: Core, termination: Termination.Termination): Ending =
         if (process.child === null) return Effect.succeed(action === "RetryTree" ? { _tag: "ForceElapsed" } : null)
         return performers[action](process, subjectOf(process, process.child, core.timers.now))
       }),
+    look: (process) =>
+      Effect.suspend(() =>
+        process.child === null
+          ? Effect.void
+          : Effect.asVoid(termination.look(subjectOf(process, process.child, core.timers.now)))
+      ),
     retry: (process) =>
       Effect.suspend(() => {
         if (core.closed() || process.state._tag !== "Unresolved") return Effect.void

@@ -4,11 +4,12 @@
  * It moves only through `ProcessHost`. What others see of it are the views at the end of this file.
  */
 import * as Deferred from "effect/Deferred"
-import type * as Effect from "effect/Effect"
+import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
 import type * as Semaphore from "effect/Semaphore"
 import type { CommandSpec } from "../../domain/CommandSpec.ts"
-import * as CommandSpecs from "../../domain/CommandSpec.ts"
+import type * as CommandSpecs from "../../domain/CommandSpec.ts"
+import { isUnborn } from "../../domain/Identity.ts"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
 import type { Cause, Exit, Survivor, TerminationResult, TimelineEntry, WholeTree } from "../../domain/Status.ts"
 import { Nudge } from "../../internal/Nudge.ts"
@@ -28,6 +29,11 @@ export interface Hooks {
   readonly beforeSpawn?: Effect.Effect<boolean> | undefined
   /** The driver has answered with a process; nobody has been told yet. */
   readonly onStarted?: Effect.Effect<void> | undefined
+  /**
+   * Asked before anything is done to it: whether it is still this runtime's. Where another one has taken it over, nothing
+   * is sent to it any more.
+   */
+  readonly mayAct?: Effect.Effect<boolean> | undefined
   /** Called synchronously at every event, before what follows from it. */
   readonly onTransition?: ((from: Lifecycle.State, event: Lifecycle.Event) => void) | undefined
   /** Called synchronously every heartbeat until it is settled. */
@@ -40,7 +46,10 @@ export interface Hooks {
 
 export class OwnedProcess {
   readonly id: string
-  /** `null` once it is settled: a record of it keeps neither its arguments nor its input. */
+  /**
+   * `null` once it is settled, since a record of it keeps neither its arguments nor its input, and for one that an earlier
+   * life has started.
+   */
   command: CommandSpec | null
   readonly summary: CommandSpecs.Summary
   readonly display: string
@@ -56,8 +65,12 @@ export class OwnedProcess {
   hooks: Hooks = {}
   /** Whose job it is; `null` for a process of an application's own scope. */
   owner: string | null = null
+  /** It outlives the runtime: closing that lets go of it. */
+  readonly detached: boolean
+  /** An earlier life has started it, and its exit was that one's to collect. */
+  readonly adopted: boolean
 
-  state: Lifecycle.State = Lifecycle.initial
+  state: Lifecycle.State
   child: Child | null = null
   spawnFailed: SpawnFailed | null = null
   startFiber: Fiber.Fiber<void> | null = null
@@ -106,7 +119,11 @@ export class OwnedProcess {
 
   constructor(options: {
     readonly id: string
-    readonly command: CommandSpec
+    readonly command: CommandSpec | null
+    readonly summary: CommandSpecs.Summary
+    readonly display: string
+    readonly detached: boolean
+    readonly state: Lifecycle.State
     readonly policy: Policy
     readonly digest: string
     readonly marker: string
@@ -118,8 +135,11 @@ export class OwnedProcess {
   }) {
     this.id = options.id
     this.command = options.command
-    this.summary = CommandSpecs.summary(options.command)
-    this.display = CommandSpecs.display(options.command)
+    this.summary = options.summary
+    this.display = options.display
+    this.detached = options.detached
+    this.adopted = options.command === null
+    this.state = options.state
     this.policy = options.policy
     this.digest = options.digest
     this.marker = options.marker
@@ -130,7 +150,7 @@ export class OwnedProcess {
     this.startedMono = options.startedMono
     this.deadlineAskedMillis = options.policy.deadlineAskedMillis
     this.deadlineMillis = options.policy.deadlineMillis
-    this.stdinClosed = (options.command.options.stdin ?? "none") === "none"
+    this.stdinClosed = (options.command?.options.stdin ?? "none") === "none"
   }
 
   get bytesSeen(): number {
@@ -173,6 +193,9 @@ export const subjectOf = (process: OwnedProcess, child: Child, now: () => number
     nudge: process.nudge,
     asked,
     refused,
+    mayAct: Effect.suspend(() =>
+      process.state._tag === "Settled" ? Effect.succeed(false) : process.hooks.mayAct ?? Effect.succeed(true)
+    ),
     note: (what) => {
       const since = process.endingMono ?? now()
       noteIn(process, { atMillis: Math.round(now() - since), what })
@@ -185,15 +208,24 @@ const errorOf = (process: OwnedProcess): string | null => {
   if (process.spawnFailed !== null) return process.spawnFailed.message
   const { state } = process
   if (state._tag === "Settled" && state.cause._tag === "StartFailed") return "it could not be recorded"
+  if (state._tag === "Settled" && state.cause._tag === "Disowned") return "another runtime has taken it over"
   if (state._tag === "Unresolved") {
-    if (process.child === null) return "the driver did not answer the start, nor its withdrawal"
+    if (process.child === null) {
+      return process.adopted
+        ? "this platform cannot tell whether it lives"
+        : "the driver did not answer the start, nor its withdrawal"
+    }
     return process.survivorCount === 0
       ? "the process table could not be read, so nothing is known of survivors"
       : `${process.survivorCount} of its tree could not be ended`
   }
   if (state._tag === "Settled" && state.cause._tag === "SelfExit") {
     const { exit } = state
-    if (exit === null || (exit.code === null && exit.signal === null)) return "its exit was not seen"
+    if (exit === null || (exit.code === null && exit.signal === null)) {
+      return process.child !== null && isUnborn(process.child.identity)
+        ? "it is not known whether it was started"
+        : "its exit was not seen"
+    }
     if (exit.signal !== null) return `ended by ${exit.signal}, which was not sent by this runtime`
     return exit.code === 0 ? null : `exit code ${exit.code}`
   }

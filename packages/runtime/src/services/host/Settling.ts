@@ -35,6 +35,8 @@ const answerStart = (process: OwnedProcess): void => {
   )
 }
 
+const isDisowned = ({ state }: OwnedProcess): boolean => state._tag === "Settled" && state.cause._tag === "Disowned"
+
 export const make = (core: Core): Settling => {
   const { settings } = core
   const finished = FinishedOutput.make(settings.finishedOutputBytes)
@@ -75,10 +77,22 @@ export const make = (core: Core): Settling => {
     }
   }
 
+  /** What is read from here on is another runtime's to tell of. */
+  const abandonOutput = (process: OwnedProcess): Effect.Effect<void> =>
+    Effect.andThen(
+      sealAll(process, [false, false]),
+      process.child === null
+        ? Effect.void
+        : isolated(process.child.release, settings.portWindowMillis, "letting go of a child")
+    )
+
   return {
     flush: (process) =>
       Effect.gen(function*() {
         const millis = process.keptLeftovers ? 0 : settings.flushWindowMillis
+        if (process.child !== null && !process.keptLeftovers) {
+          yield* isolated(process.child.finish, settings.portWindowMillis, "reading an output to its end")
+        }
         const drained = yield* Effect.forEach(retentionsOf(process), (retention) => awaitEnd(retention, millis), {
           concurrency: "unbounded"
         })
@@ -89,6 +103,7 @@ export const make = (core: Core): Settling => {
     settle: (process, onSettled) =>
       Effect.gen(function*() {
         if (process.child === null) yield* sealAll(process, [true, true])
+        if (isDisowned(process)) yield* abandonOutput(process)
         process.stdinClosed = true
         process.command = null
         process.startFiber = null
@@ -125,7 +140,13 @@ export const make = (core: Core): Settling => {
     forget: (process) =>
       Effect.suspend(() => {
         for (const retention of retentionsOf(process)) finished.remove(retention)
-        return Effect.forEach(retentionsOf(process), (retention) => retention.dispose, { discard: true })
+        const files = process.detached ? core.driver.detachedFiles : null
+        return Effect.andThen(
+          Effect.forEach(retentionsOf(process), (retention) => retention.dispose, { discard: true }),
+          files === null
+            ? Effect.void
+            : isolated(Effect.asVoid(files.remove(process.id)), settings.portWindowMillis, "removing an output")
+        )
       }),
     releaseKept: Effect.suspend(() =>
       Effect.forEach(kept, (child) => child.release, { discard: true, concurrency: "unbounded" })

@@ -37,7 +37,15 @@ export const make = (core: Core, onStarted: (process: OwnedProcess) => void): St
     marker: process.marker,
     stdout: process.stdout.sink,
     stderr: process.stderr === null ? "merged" : process.stderr.sink,
-    onExit: (exit) => dispatch(process, { _tag: "Exited", exit })
+    onExit: (exit) => dispatch(process, { _tag: "Exited", exit }),
+    detached: process.detached ? detachedOf(process) : undefined
+  })
+
+  const detachedOf = ({ deadlineMillis, id, policy }: OwnedProcess): ProcessDriver.Detached => ({
+    name: id,
+    deadlineAt: deadlineMillis === null ? null : core.clock.currentTimeMillisUnsafe() + deadlineMillis,
+    capBytes: policy.capBytes,
+    graceMillis: policy.graceMillis
   })
 
   const answerStarted = (process: OwnedProcess, child: ProcessDriver.Child): Effect.Effect<void> =>

@@ -17,7 +17,10 @@ export interface Watchdog {
   readonly extend: (process: OwnedProcess, millis: number | null) => void
 }
 
-/** `recheck` is called at the beats of a process that could not be ended: nobody else would look again. */
+/**
+ * `recheck` is called at the beats of a process that could not be ended, and of one whose exit nobody collects: nobody
+ * else would look again.
+ */
 export const make = (core: Core, recheck: (process: OwnedProcess) => void): Watchdog => {
   const { settings, timers } = core
 
@@ -46,7 +49,7 @@ export const make = (core: Core, recheck: (process: OwnedProcess) => void): Watc
       if (Lifecycle.phaseOf(process.state) === "settled") return
       armBeat(process)
       observed(core, process.hooks.onBeat)
-      if (process.state._tag === "Unresolved") recheck(process)
+      if (process.state._tag === "Unresolved" || process.adopted) recheck(process)
     })
   }
 

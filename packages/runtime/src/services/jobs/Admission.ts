@@ -3,6 +3,7 @@
  */
 import * as Result from "effect/Result"
 import * as CommandSpec from "../../domain/CommandSpec.ts"
+import { InvalidCommand } from "../../domain/InvalidCommand.ts"
 import type { Lifetime } from "../../ports/ProcessLedger.ts"
 import { RuntimeClosed } from "../AppProcess.ts"
 import type { ProcessHost } from "../ProcessHost.ts"
@@ -42,10 +43,23 @@ export interface Admission {
   readonly retire: (owner: string) => void
 }
 
-export const make = (host: Pick<ProcessHost, "admit" | "settings">, owners: Owners): Admission => {
+/** `detached`: whether jobs can be started that outlive the runtime. */
+export const make = (
+  host: Pick<ProcessHost, "admit" | "settings">,
+  owners: Owners,
+  can: { readonly detached: boolean }
+): Admission => {
   const { settings } = host
   /** A retired owner stays so while the runtime lives, whatever else is forgotten of it. */
   const retired = new Set<string>()
+
+  /** Nobody is there to write to it in the end. */
+  const checkDetached = (command: CommandSpec.CommandSpec): Result.Result<void, StartError["reason"]> => {
+    if (!can.detached) return Result.fail(new DetachedUnsupported())
+    return (command.options.stdin ?? "none") === "none"
+      ? Result.void
+      : Result.fail(new InvalidCommand({ where: "stdin", problem: "Unsupported" }))
+  }
 
   const admit: Admission["admit"] = (name, input, options) =>
     Result.gen(function*() {
@@ -61,7 +75,7 @@ export const make = (host: Pick<ProcessHost, "admit" | "settings">, owners: Owne
         oneOf("onExisting", options.onExisting, ["fail", "join"], "fail"),
         because
       )
-      if (lifetime === "detached") return yield* Result.fail(because(new DetachedUnsupported()))
+      if (lifetime === "detached") yield* Result.mapError(checkDetached(command), because)
       if (retired.has(name)) return yield* Result.fail(because(new OwnerRetired()))
       const known = owners.known(name)
       const existing = options.name === undefined ? undefined : known?.named(options.name)
@@ -72,7 +86,7 @@ export const make = (host: Pick<ProcessHost, "admit" | "settings">, owners: Owne
       }
       const limit = settings.maxRunningPerOwner
       if (limit > 0 && (known?.running ?? 0) >= limit) return yield* Result.fail(because(new TooManyJobs({ limit })))
-      const process = host.admit(command, policy)
+      const process = host.admit(command, policy, { detached: lifetime === "detached" })
       if (process === null) return yield* Result.fail(because(new RuntimeClosed()))
       const owner = owners.of(name)
       const job = new Job(process, options.name ?? null, lifetime)

@@ -15,6 +15,10 @@ import type { Job, Owner, Owners } from "./Owners.ts"
 export interface Events {
   /** A step of its life. */
   readonly transition: (owner: Owner, job: Job, from: Lifecycle.State, event: Lifecycle.Event) => void
+  /** It was taken over from an earlier life. */
+  readonly adopted: (owner: Owner, job: Job) => void
+  /** Another runtime has taken it over. */
+  readonly disowned: (owner: Owner, job: Job) => void
   readonly beat: (owner: Owner, job: Job) => void
   readonly killFailed: (owner: Owner, job: Job) => void
   /** It is settled. Nothing is told of it after this. */
@@ -65,6 +69,8 @@ export const make = (host: Pick<ProcessHost, "settings" | "timers">, owners: Own
       if (state._tag === "Draining") emit(owner, { _tag: "Draining", ...fields })
       if (state._tag === "Terminating") emit(owner, { _tag: "Terminating", ...fields })
     },
+    adopted: (owner, job) => emit(owner, { _tag: "Adopted", id: job.process.id, owner: owner.name }),
+    disowned: (owner, job) => emit(owner, { _tag: "Disowned", id: job.process.id, owner: owner.name }),
     beat: (owner, job) => {
       const { bytesSeen, id, lastOutputMono, startedMono } = job.process
       const fields = { id, owner: owner.name, bytesSeen }

@@ -13,6 +13,15 @@ export class ProcessNotFound extends Schema.TaggedError<ProcessNotFound>()("Proc
   }
 }
 
+/** The output of a job of an earlier life that was kept nowhere: neither in a blob nor in a file. */
+export class OutputUnavailable
+  extends Schema.TaggedError<OutputUnavailable>()("OutputUnavailable", { id: Schema.String })
+{
+  override get message(): string {
+    return `the output of job ${this.id} was not kept`
+  }
+}
+
 /** The owner has `limit` jobs that are not settled. */
 export class TooManyJobs extends Schema.TaggedError<TooManyJobs>()("TooManyJobs", { limit: Schema.Natural }) {
   override get message(): string {

@@ -23,6 +23,10 @@ export class Job {
   concluded = false
   /** A notice of it is waiting to be taken. */
   noticed = false
+  /** Its notice is with somebody who has not said yet that it was seen. */
+  offering = false
+  /** Its notice was handed out before, in this life or an earlier one, and nobody has said that it was seen. */
+  offered = false
   reportedBytes = 0
 
   constructor(process: OwnedProcess, name: string | null, lifetime: Lifetime) {

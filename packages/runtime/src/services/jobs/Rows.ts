@@ -3,18 +3,32 @@
  *
  * A ledger that fails, hangs or throws harms no job: what it has missed is kept and tried again with the leases. Writes
  * to one row never overlap, and each says all that earlier ones have missed, so that a slow one cannot undo a later one.
+ *
+ * A row is held by a lease, renewed at a third of its time. Whoever was stopped for longer may find that another runtime
+ * has taken the row over: so before anything is done to a job, a lease that may have run out is renewed, and a row that
+ * turns out to be another's is lost. A ledger that cannot be asked then takes nothing away: nobody else could ask it
+ * either.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Semaphore from "effect/Semaphore"
+import { unborn } from "../../domain/Identity.ts"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
 import * as Status from "../../domain/Status.ts"
 import type { Timer } from "../../internal/TimerHeap.ts"
 import { within } from "../../internal/Within.ts"
-import type { Changes, LedgerRow, ProcessLedger, StoredOutput, StoredStream } from "../../ports/ProcessLedger.ts"
+import type {
+  Changes,
+  LedgerRow,
+  ProcessLedger,
+  Renewal,
+  StoredOutput,
+  StoredStream
+} from "../../ports/ProcessLedger.ts"
 import type { OwnedProcess } from "../host/OwnedProcess.ts"
 import type { OutputRetention } from "../OutputRetention.ts"
 import type { ProcessHost } from "../ProcessHost.ts"
+import * as ProcessOptions from "../ProcessOptions.ts"
 import type { Job } from "./Owners.ts"
 
 /** What is known of a job's row. */
@@ -26,22 +40,51 @@ export class Row {
   missed: Changes | null = null
   /** Nobody will ask for it any more: it goes once it says how the job ended. */
   forgotten = false
+  /** It was given up, for whoever comes next. */
+  released = false
+  /** Another runtime holds it: it is not written any more, and nothing is told of the job. */
+  lost = false
+  fence = firstFence
+  /** Until when the lease is certain, by both clocks: monotonic milliseconds, and epoch milliseconds. */
+  certainUntilMono = 0
+  certainUntil = 0
 }
+
+/**
+ * What became of a write: the row says it, it does not say it yet and is tried again, or it is another runtime's row, or
+ * nobody's.
+ */
+export type Outcome = "written" | "missed" | "lost"
 
 export interface Rows {
   /** Writes the first row. `false`: it could not be, or its id is taken. */
   readonly insert: (owner: string, job: Job) => Effect.Effect<boolean>
   /** Makes the row say this, and the job's status. Bounded; never fails. */
-  readonly move: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<void>
+  readonly move: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<Outcome>
+  /**
+   * The same, for somebody who waits for more than the row: where the row has not caught up with earlier changes, the
+   * ledger is not well, and this one is left to be written with them, as long as the lease is certain.
+   */
+  readonly note: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<Outcome>
+  /** Whether the job is still this runtime's, as far as that can be found out. Bounded; never fails. */
+  readonly holds: (job: Job) => Effect.Effect<boolean>
+  /** Takes over a row whose lease is void. `null`: somebody else was first, or the ledger failed. */
+  readonly claim: (row: LedgerRow) => Effect.Effect<LedgerRow | null>
+  /** Holds a row that was claimed, as that of a job. */
+  readonly adopt: (job: Job, row: LedgerRow) => void
+  /** Gives a row up, so that the next runtime need not wait for its lease. */
+  readonly release: (job: Job) => Effect.Effect<void>
   /** Removes the row of a settled job, now or when it has caught up. */
   readonly remove: (job: Job) => Effect.Effect<void>
+  /** Removes the row of a job that could not be ended. `false`: it is another's, or the ledger failed. */
+  readonly abandon: (job: Job) => Effect.Effect<boolean>
   /** Keeps the row of a start that failed among those of the last ones. Past the bound the oldest are removed. */
   readonly keepFailed: (job: Job) => Effect.Effect<void>
 }
 
 /** Whether the row says of the job what is true of it. */
 export const isRecorded = ({ process, row }: Job): boolean =>
-  row.missed === null && row.written === Lifecycle.statusOf(process.state)
+  !row.lost && row.missed === null && row.written === Lifecycle.statusOf(process.state)
 
 /** What a row says of a job that is settled or could not be ended. */
 export const endOf = ({ process }: Job): Omit<Changes, "status"> => ({
@@ -61,44 +104,60 @@ const outputOf = ({ stderr, stdout }: OwnedProcess): StoredOutput => ({
   stderr: stderr === null ? null : streamOf(stderr)
 })
 
-const fence = 1
+const firstFence = 1
 const concurrency = 16
 
+/** `onLost` is called once for a job whose row turns out to be another runtime's. */
 export const make = (
-  host: Pick<ProcessHost, "clock" | "fork" | "settings" | "timers">,
-  ledger: ProcessLedger
+  host: Pick<ProcessHost, "clock" | "fork" | "self" | "settings" | "timers">,
+  ledger: ProcessLedger,
+  onLost: (job: Job) => void
 ): Rows => {
-  const { clock, settings, timers } = host
+  const { clock, self, settings, timers } = host
   /** Those whose row says `running` or `kill_failed`, or has not caught up. */
   const held = new Set<Job>()
   let renewal: Timer | null = null
   let catchingUp = false
 
-  const rowOf = (owner: string, job: Job): LedgerRow => ({
-    id: job.process.id,
-    owner,
-    lifetime: job.lifetime,
-    status: "running",
-    command: { ...job.process.summary, digest: job.process.digest },
-    title: job.process.policy.title,
-    name: job.name,
-    policy: null,
-    identity: null,
-    startedAt: job.process.startedAt,
-    endedAt: null,
-    deadlineAt: null,
-    holder: null,
-    fence,
-    leaseUntil: leaseUntil(),
-    counters: { bytesSeen: 0 },
-    output: null,
-    workspace: null,
-    termination: null,
-    offered: null,
-    told: null
-  })
+  const rowOf = (owner: string, job: Job): LedgerRow => {
+    const { process } = job
+    return {
+      id: process.id,
+      owner,
+      lifetime: job.lifetime,
+      status: "running",
+      command: { ...process.summary, digest: process.digest },
+      title: process.policy.title,
+      name: job.name,
+      policy: ProcessOptions.stored(process.policy),
+      identity: self === null ? null : unborn(self.bootId, process.marker),
+      startedAt: process.startedAt,
+      endedAt: null,
+      deadlineAt: process.deadlineMillis === null ? null : process.startedAt + process.deadlineMillis,
+      holder: self,
+      fence: firstFence,
+      leaseUntil: leaseUntil(),
+      counters: { bytesSeen: 0 },
+      output: outputOf(process),
+      workspace: null,
+      termination: null,
+      offered: null,
+      told: null
+    }
+  }
 
   const leaseUntil = (): number => clock.currentTimeMillisUnsafe() + settings.leaseMillis
+
+  /** To be called before the ledger is asked: the lease counts from then. The last part of it is no certainty. */
+  const certainty = (): { readonly mono: number; readonly wall: number } => {
+    const certain = settings.leaseMillis * 5 / 6
+    return { mono: timers.now() + certain, wall: clock.currentTimeMillisUnsafe() + certain }
+  }
+
+  const secure = ({ row }: Job, until: ReturnType<typeof certainty>): void => {
+    row.certainUntilMono = until.mono
+    row.certainUntil = until.wall
+  }
 
   const hold = (job: Job): void => {
     held.add(job)
@@ -112,30 +171,73 @@ export const make = (
     renewal = null
   }
 
+  const lose = (job: Job): void => {
+    if (job.row.lost) return
+    job.row.lost = true
+    job.row.missed = null
+    letGo(job)
+    onLost(job)
+  }
+
   /** Armed only while a row is held: an idle runtime does nothing, and keeps no host that has nothing left to do. */
   const armRenewal = (): void => {
     renewal ??= timers.after(settings.leaseMillis / 3, () => {
       renewal = null
       if (held.size === 0) return
       armRenewal()
-      host.fork(renew)
+      host.fork(renew([...held].filter((job) => !job.isSettled && !job.row.released)))
       host.fork(catchUp)
     })
   }
 
-  const renew = Effect.suspend(() => {
-    const until = leaseUntil()
-    const renewals = [...held].filter((job) => !job.isSettled).map(({ process }) => ({
-      id: process.id,
-      fence,
-      leaseUntil: until,
-      bytesSeen: process.bytesSeen
-    }))
-    if (renewals.length === 0) return Effect.void
-    return within(() => ledger.renew(renewals), settings.portWindowMillis).pipe(
-      Effect.catchCause(() => Effect.logWarning("leases of jobs could not be renewed"))
+  /** Who holds the row: `null` for nobody, since it is gone; `undefined` when the ledger could not tell. */
+  const read = (job: Job): Effect.Effect<LedgerRow | null | undefined> =>
+    within(() => ledger.get(job.process.id), settings.portWindowMillis).pipe(
+      Effect.map(Option.getOrUndefined),
+      Effect.catchCause(() => Effect.succeed(undefined))
     )
-  })
+
+  /** A refused renewal may also be that of a row that has just been settled here, or that an operator has deleted. */
+  const checkHolder = (job: Job): Effect.Effect<void> =>
+    Effect.map(read(job), (row) => {
+      if (row?.fence !== undefined && row.fence !== job.row.fence) lose(job)
+    })
+
+  const renew = (jobs: ReadonlyArray<Job>): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      if (jobs.length === 0) return Effect.void
+      const until = leaseUntil()
+      const certain = certainty()
+      const renewals = jobs.map(({ process, row }): Renewal => ({
+        id: process.id,
+        fence: row.fence,
+        leaseUntil: until,
+        bytesSeen: process.bytesSeen
+      }))
+      return within(() => ledger.renew(renewals), settings.portWindowMillis).pipe(
+        Effect.flatMap((answer) => {
+          if (Option.isNone(answer)) return Effect.void
+          const refused = new Set(answer.value)
+          for (const job of jobs) if (!refused.has(job.process.id)) secure(job, certain)
+          const doubtful = jobs.filter(({ process }) => refused.has(process.id))
+          return Effect.forEach(doubtful, checkHolder, { concurrency, discard: true })
+        }),
+        Effect.catchCause(() => Effect.logWarning("leases of jobs could not be renewed"))
+      )
+    })
+
+  const isCertain = ({ row }: Job): boolean =>
+    timers.now() < row.certainUntilMono && clock.currentTimeMillisUnsafe() < row.certainUntil
+
+  const holds: Rows["holds"] = (job) =>
+    Effect.suspend(() => {
+      const { row } = job
+      if (row.lost) return Effect.succeed(false)
+      if (row.written === null || row.released || Status.isSettled(row.written) || isCertain(job)) {
+        return Effect.succeed(true)
+      }
+      return Effect.map(renew([job]), () => !row.lost)
+    })
 
   const catchUp = Effect.suspend(() => {
     const late = [...held].filter((job) => job.row.missed !== null)
@@ -149,36 +251,75 @@ export const make = (
     )
   })
 
-  const erase = (job: Job): Effect.Effect<void> =>
-    // A row that stays tells of a job that is over: it costs room, and no truth.
-    Effect.ignoreCause(within(() => ledger.remove(job.process.id, fence), settings.portWindowMillis))
+  const erase = (job: Job): Effect.Effect<boolean> =>
+    within(() => ledger.remove(job.process.id, job.row.fence), settings.portWindowMillis).pipe(
+      Effect.map(Option.getOrElse(() => false)),
+      // A row that stays tells of a job that is over: it costs room, and no truth.
+      Effect.catchCause(() => Effect.succeed(false))
+    )
 
-  const writeNow = (job: Job): Effect.Effect<void> =>
-    Effect.suspend(() => {
+  const writeNow = (job: Job): Effect.Effect<Outcome> =>
+    Effect.suspend((): Effect.Effect<Outcome> => {
       const { row } = job
       const { missed, written } = row
-      if (missed === null || written === null) return Effect.void
-      const call = () => ledger.transition(job.process.id, { fence, status: written }, missed)
+      if (row.lost) return Effect.succeed("lost")
+      if (missed === null || written === null) return Effect.succeed("written")
+      const call = () => ledger.transition(job.process.id, { fence: row.fence, status: written }, missed)
       return Effect.flatMap(Effect.exit(within(call, settings.portWindowMillis)), (exit) => {
         if (exit._tag === "Failure" || Option.isNone(exit.value)) {
-          return Effect.logWarning("a job's row could not be moved; it is tried again")
+          return Effect.as(Effect.logWarning("a job's row could not be moved; it is tried again"), "missed")
         }
-        row.written = missed.status
-        if (row.missed === missed) row.missed = null
-        const isFinal = row.missed === null && Status.isSettled(missed.status)
-        if (isFinal) letGo(job)
-        const told = exit.value.value ? Effect.void : Effect.logWarning("a job's row was moved by somebody else")
-        return isFinal && row.forgotten ? Effect.andThen(told, erase(job)) : told
+        return exit.value.value ? wrote(job, missed) : refused(job, missed)
       })
     })
 
-  const write = (job: Job): Effect.Effect<void> => job.row.lock.withPermit(writeNow(job))
+  const wrote = (job: Job, said: Changes): Effect.Effect<Outcome> => {
+    const { row } = job
+    row.written = said.status
+    if (row.missed === said) row.missed = null
+    const isFinal = row.missed === null && Status.isSettled(said.status)
+    if (isFinal) letGo(job)
+    return Effect.as(isFinal && row.forgotten ? erase(job) : Effect.void, "written")
+  }
+
+  /** Somebody moved the row first: this runtime itself, with a call whose answer did not come, or another one. */
+  const refused = (job: Job, said: Changes): Effect.Effect<Outcome> =>
+    Effect.flatMap(read(job), (row): Effect.Effect<Outcome> => {
+      if (row === undefined) return Effect.succeed("missed")
+      // Nobody else holds it, and it cannot say more than it does: there is nothing to be tried again.
+      if (row === null || row.fence === job.row.fence) return wrote(job, said)
+      lose(job)
+      return Effect.as(Effect.logWarning("a job's row was taken over by another runtime"), "lost")
+    })
+
+  const write = (job: Job): Effect.Effect<Outcome> => job.row.lock.withPermit(writeNow(job))
 
   const remove: Rows["remove"] = (job) =>
     Effect.suspend(() => {
       job.row.forgotten = true
-      if (job.row.written === null) return Effect.void
-      return job.row.missed === null ? erase(job) : write(job)
+      if (job.row.written === null || job.row.lost) return Effect.void
+      return job.row.missed === null ? Effect.asVoid(erase(job)) : Effect.asVoid(write(job))
+    })
+
+  const move: Rows["move"] = (job, changes) =>
+    Effect.suspend(() => {
+      const { row } = job
+      if (row.lost) return Effect.succeed<Outcome>("lost")
+      if (row.written === null) return Effect.succeed<Outcome>("missed")
+      row.missed = { ...row.missed, ...changes, status: Lifecycle.statusOf(job.process.state) }
+      hold(job)
+      // One call may be out already, which is waited for first.
+      return Effect.map(
+        within(() => write(job), settings.portWindowMillis * 2),
+        Option.getOrElse((): Outcome => row.lost ? "lost" : "missed")
+      )
+    })
+
+  const note: Rows["note"] = (job, changes) =>
+    Effect.suspend(() => {
+      if (job.row.missed === null || !isCertain(job)) return move(job, changes)
+      job.row.missed = { ...job.row.missed, ...changes }
+      return Effect.succeed<Outcome>("missed")
     })
 
   /** Jobs whose start failed and whose row is still there, the oldest first. */
@@ -186,27 +327,57 @@ export const make = (
 
   return {
     insert: (owner, job) =>
-      within(() => ledger.insert(rowOf(owner, job)), settings.portWindowMillis).pipe(
-        Effect.map((answer) => {
-          const inserted = Option.getOrElse(answer, () => false)
-          if (inserted) {
-            job.row.written = "running"
-            hold(job)
-          }
-          return inserted
-        }),
-        Effect.catchCause(() => Effect.as(Effect.logWarning("a job's row could not be written"), false))
-      ),
-    move: (job, changes) =>
       Effect.suspend(() => {
-        const { row } = job
-        if (row.written === null) return Effect.void
-        row.missed = { ...row.missed, ...changes, status: Lifecycle.statusOf(job.process.state) }
-        hold(job)
-        // One call may be out already, which is waited for first.
-        return Effect.asVoid(within(() => write(job), settings.portWindowMillis * 2))
+        const certain = certainty()
+        return within(() => ledger.insert(rowOf(owner, job)), settings.portWindowMillis).pipe(
+          Effect.map((answer) => {
+            const inserted = Option.getOrElse(answer, () => false)
+            if (inserted) {
+              job.row.written = "running"
+              secure(job, certain)
+              hold(job)
+            }
+            return inserted
+          }),
+          Effect.catchCause(() => Effect.as(Effect.logWarning("a job's row could not be written"), false))
+        )
+      }),
+    move,
+    note,
+    holds,
+    claim: (row) =>
+      Effect.suspend(() => {
+        const claimed = { holder: self, fence: row.fence + 1, leaseUntil: leaseUntil() }
+        const call = () =>
+          ledger.transition(row.id, { fence: row.fence, status: row.status }, { ...claimed, status: row.status })
+        return within(call, settings.portWindowMillis).pipe(
+          Effect.map((answer) => Option.getOrElse(answer, () => false) ? { ...row, ...claimed } : null),
+          Effect.catchCause(() => Effect.as(Effect.logWarning("a row could not be claimed"), null))
+        )
+      }),
+    adopt: (job, row) => {
+      job.row.written = row.status
+      job.row.fence = row.fence
+      if (Status.isSettled(row.status)) return
+      // Counted from the claim, which was written a moment ago: the first renewal comes soon.
+      const certain = Math.max(0, row.leaseUntil - clock.currentTimeMillisUnsafe()) * 5 / 6
+      secure(job, { mono: timers.now() + certain, wall: clock.currentTimeMillisUnsafe() + certain })
+      hold(job)
+    },
+    release: (job) =>
+      Effect.suspend(() => {
+        job.row.released = true
+        return Effect.asVoid(note(job, { holder: null, leaseUntil: clock.currentTimeMillisUnsafe() }))
       }),
     remove,
+    abandon: (job) =>
+      Effect.suspend(() => {
+        if (job.row.lost) return Effect.succeed(false)
+        return Effect.map(erase(job), (erased) => {
+          if (erased) lose(job)
+          return erased
+        })
+      }),
     keepFailed: (job) =>
       Effect.suspend(() => {
         failed.push(job)

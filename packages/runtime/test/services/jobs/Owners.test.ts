@@ -18,8 +18,14 @@ const setup = () => {
   }
   const rows = {
     insert: () => Effect.succeed(true),
-    move: () => Effect.void,
+    move: () => Effect.succeed("written" as const),
+    note: () => Effect.succeed("written" as const),
+    holds: () => Effect.succeed(true),
+    claim: () => Effect.succeed(null),
+    adopt: () => undefined,
+    release: () => Effect.void,
     remove: () => Effect.void,
+    abandon: () => Effect.succeed(true),
     keepFailed: () => Effect.void
   }
   return { owners, events: Events.make(host, owners), notices: Notices.make(host, owners, rows) }

@@ -1,0 +1,145 @@
+/**
+ * Taking in a process of an earlier life: what its row says of it becomes a process of this host, and what a look finds
+ * of its tree decides how it goes on.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Lifecycle from "../../domain/Lifecycle.ts"
+import { isSettled } from "../../domain/Status.ts"
+import * as OutputSource from "../../internal/OutputSource.ts"
+import type { BlobStore } from "../../ports/BlobStore.ts"
+import type { StreamName } from "../../ports/ProcessDriver.ts"
+import type { LedgerRow, StoredStream } from "../../ports/ProcessLedger.ts"
+import * as OutputRetention from "../OutputRetention.ts"
+import { type Policy, restored } from "../ProcessOptions.ts"
+import { type Core, isolated } from "./Core.ts"
+import { OwnedProcess } from "./OwnedProcess.ts"
+
+export interface Adopting {
+  /** The process that a row tells of, with nothing done to it. */
+  readonly adopt: (row: LedgerRow) => OwnedProcess
+  /** Finds its tree, and ends it unless it is one that outlives its runtimes. Returns before the end. */
+  readonly resume: (process: OwnedProcess, row: LedgerRow) => Effect.Effect<void>
+}
+
+/** What of the host it needs. */
+export interface Options {
+  readonly store: BlobStore | null
+  readonly live: Set<OwnedProcess>
+  /** The file of a detached process. */
+  readonly fileOf: (id: string, stream: StreamName) => OutputSource.OutputSource | null
+  /** A stream that is read from the file of a detached process. */
+  readonly makeRetention: (
+    id: string,
+    stream: StreamName,
+    policy: Policy,
+    onCap: () => void,
+    detached: boolean
+  ) => OutputRetention.OutputRetention
+  /** Arms its deadlines and its beat. */
+  readonly watch: (process: OwnedProcess) => void
+}
+
+export const make = (core: Core, options: Options): Adopting => {
+  const { clock, driver, settings, timers } = core
+  const { store } = options
+
+  /** Gives back what holds the output of a process that ended in an earlier life. */
+  const removeBlob = (blob: string | null): Effect.Effect<void> =>
+    store === null || blob === null
+      ? Effect.void
+      : isolated(Effect.asVoid(Effect.orDie(store.remove(blob))), settings.portWindowMillis, "removing a blob")
+
+  const sourceOf = (row: LedgerRow, stream: StreamName, stored: StoredStream | null) => {
+    if (row.lifetime === "detached") return options.fileOf(row.id, stream)
+    const blob = stored?.blob ?? null
+    return store === null || stored === null || blob === null
+      ? null
+      : OutputSource.ofBlob(store, blob, { gap: stored.gap, length: stored.spilledBytes }, settings.portWindowMillis)
+  }
+
+  /** Output of which nothing is in memory. Before the settlement, the row's count is a lower bound. */
+  const recordedOf = (row: LedgerRow, stream: StreamName): OutputRetention.OutputRetention => {
+    const stored = row.output?.[stream] ?? null
+    const isOver = isSettled(row.status)
+    return OutputRetention.recorded({
+      bytesSeen: isOver ? stored?.bytesSeen ?? 0 : stream === "stdout" ? row.counters.bytesSeen : 0,
+      drained: isOver && (stored?.drained ?? false),
+      sha256: isOver ? stored?.sha256 ?? null : null,
+      blob: stored?.blob ?? null,
+      spilledBytes: stored?.spilledBytes ?? 0,
+      gap: stored?.gap ?? null,
+      source: sourceOf(row, stream, stored),
+      dispose: removeBlob(stored?.blob ?? null)
+    })
+  }
+
+  const adopt = (row: LedgerRow): OwnedProcess => {
+    const streams = row.output?.stderr === null || row.output === null ? "merged" : "separate"
+    const deadlineMillis = row.deadlineAt === null ? null : Math.max(0, row.deadlineAt - row.startedAt)
+    const policy = restored({ title: row.title, policy: row.policy, deadlineMillis, streams }, settings)
+    const detached = row.lifetime === "detached"
+    const isRead = detached && !isSettled(row.status)
+    const onCap = () =>
+      core.dispatch(process, { _tag: "EndRequested", request: { cause: { _tag: "OutputCap" }, now: false } })
+    const retentionOf = (stream: StreamName) =>
+      isRead ? options.makeRetention(row.id, stream, policy, onCap, true) : recordedOf(row, stream)
+    const process: OwnedProcess = new OwnedProcess({
+      id: row.id,
+      command: null,
+      summary: { name: row.command.name, args: row.command.args },
+      display: row.command.name,
+      detached,
+      state: Lifecycle.resumed({
+        status: row.status,
+        cause: row.termination?.cause ?? null,
+        exit: row.termination?.exit ?? null
+      }),
+      policy,
+      digest: row.command.digest ?? "",
+      marker: row.identity?.marker ?? "",
+      wholeTree: driver.capabilities.wholeTree,
+      stdout: retentionOf("stdout"),
+      stderr: streams === "merged" ? null : retentionOf("stderr"),
+      startedAt: row.startedAt,
+      // A wall clock that went back must not give a process more time than it was granted.
+      startedMono: timers.now() - Math.max(0, clock.currentTimeMillisUnsafe() - row.startedAt)
+    })
+    process.owner = row.owner
+    process.endedAt = row.endedAt
+    process.receipt = row.termination
+    process.timeline.push(...row.termination?.timeline ?? [])
+    process.survivors = row.termination?.survivors ?? []
+    process.survivorCount = row.termination?.survivorCount ?? 0
+    process.leftovers = row.termination?.leftovers ?? []
+    process.keptLeftovers = row.termination?.keptLeftovers ?? false
+    process.forced = row.termination?.forced ?? false
+    Deferred.doneUnsafe(process.started, Effect.succeed(true))
+    if (row.status !== "running") {
+      Deferred.doneUnsafe(process.exited, Effect.succeed(Lifecycle.exitOf(process.state)))
+      Deferred.doneUnsafe(process.ended, Effect.void)
+    }
+    if (!isSettled(row.status)) options.live.add(process)
+    return process
+  }
+
+  const resume = (process: OwnedProcess, row: LedgerRow): Effect.Effect<void> =>
+    Effect.gen(function*() {
+      const { identity } = row
+      if (process.state._tag === "Settled") return
+      if (identity === null || driver.self === null) return core.dispatch(process, { _tag: "Untraceable" })
+      process.child = yield* driver.attach({
+        identity,
+        detached: process.detached ? process.id : null,
+        stdout: process.stdout.sink,
+        stderr: process.stderr === null ? "merged" : process.stderr.sink,
+        onExit: (exit) => core.dispatch(process, { _tag: "Exited", exit })
+      })
+      const { child } = process
+      process.stdout.onResume(() => child.resume("stdout"))
+      process.stderr?.onResume(() => child.resume("stderr"))
+      options.watch(process)
+    })
+
+  return { adopt, resume }
+}

@@ -1,0 +1,257 @@
+/**
+ * Goes through the rows of earlier lives, and of other runtimes that may be gone, and makes jobs of those it may take.
+ *
+ * First, and quickly, each row whose lease is void is claimed, and its job is listed: nobody can start another of its name
+ * meanwhile. Then, as long as it takes, what lives and has no owner is ended.
+ *
+ * A lease is void when its holder is proven gone; when it has run out and nothing is known of its holder; and, whoever
+ * holds it, when this runtime has watched it for a whole lease and nobody renewed it. So a clock that jumps takes nothing
+ * from a runtime that lives, and one that was stopped is not waited for.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
+import * as Lifecycle from "../../domain/Lifecycle.ts"
+import { type Cause, isSettled } from "../../domain/Status.ts"
+import { within } from "../../internal/Within.ts"
+import type { LedgerRow, ProcessLedger } from "../../ports/ProcessLedger.ts"
+import type { Hooks, ProcessHost } from "../ProcessHost.ts"
+import type { Entry, Outcome, Report } from "../Recovery.ts"
+import type { Events } from "./Events.ts"
+import type { Notices } from "./Notices.ts"
+import { Job, type Owner, type Owners } from "./Owners.ts"
+import type { Rows } from "./Rows.ts"
+
+export interface Reconciling {
+  /** Runs a pass, or joins the one that runs. */
+  readonly reconcile: Effect.Effect<Report>
+  /** Begins the first pass, and returns when all that can be adopted is listed, or after a bound. */
+  readonly begin: Effect.Effect<void>
+  /** The report of the first pass. */
+  readonly started: Effect.Effect<Report>
+}
+
+/** What it needs of the runtime and its jobs. */
+export interface Options {
+  readonly host: ProcessHost
+  readonly ledger: ProcessLedger
+  readonly rows: Rows
+  readonly owners: Owners
+  readonly notices: Notices
+  readonly events: Events
+  /** What is done at the turns of a job's life. */
+  readonly hooksOf: (owner: Owner, job: Job) => Hooks
+}
+
+/** A row that another runtime holds: unchanged since when, in monotonic milliseconds. */
+interface Watched {
+  readonly fence: number
+  readonly leaseUntil: number
+  readonly since: number
+}
+
+/** A row that is this runtime's now, or not. */
+interface Found {
+  readonly row: LedgerRow
+  readonly owner: Owner | null
+  readonly job: Job | null
+}
+
+interface Read {
+  readonly rows: ReadonlyArray<LedgerRow>
+  readonly unreadable: boolean
+}
+
+const concurrency = 16
+
+export const make = (options: Options): Reconciling => {
+  const { events, host, ledger, notices, owners, rows } = options
+  const { clock, settings, timers } = host
+  const watched = new Map<string, Watched>()
+  const first = Deferred.makeUnsafe<Report>()
+  const listed = Deferred.makeUnsafe<void>()
+  let running: Deferred.Deferred<Report> | null = null
+
+  /** One row that cannot be read is no reason to forget the others. `null`: the ledger did not answer. */
+  const readRows: Effect.Effect<Read | null> = Effect.gen(function*() {
+    const all = yield* Effect.exit(within(() => ledger.rows(), settings.portWindowMillis))
+    if (Exit.isSuccess(all)) return Option.isSome(all.value) ? { rows: all.value.value, unreadable: false } : null
+    const rest = yield* Effect.exit(within(() => ledger.rows({ unreadable: "skip" }), settings.portWindowMillis))
+    return Exit.isSuccess(rest) && Option.isSome(rest.value) ? { rows: rest.value.value, unreadable: true } : null
+  })
+
+  const isOwn = (row: LedgerRow): boolean =>
+    owners.known(row.owner)?.jobs.has(row.id) === true ||
+    (row.holder !== null && row.holder.marker === host.self?.marker)
+
+  /** For how long this runtime has seen the lease unchanged. */
+  const watchedMillis = (row: LedgerRow): number => {
+    const before = watched.get(row.id)
+    if (before?.fence === row.fence && before.leaseUntil === row.leaseUntil) return timers.now() - before.since
+    watched.set(row.id, { fence: row.fence, leaseUntil: row.leaseUntil, since: timers.now() })
+    return 0
+  }
+
+  const isVoid = (row: LedgerRow): Effect.Effect<boolean> =>
+    Effect.gen(function*() {
+      const vitality = row.holder === null ? "unknown" : yield* host.probe(row.holder)
+      if (vitality === "gone") return true
+      if (vitality === "unknown" && row.leaseUntil <= clock.currentTimeMillisUnsafe()) return true
+      // Nobody renews what is settled.
+      return !isSettled(row.status) && watchedMillis(row) >= settings.leaseMillis
+    })
+
+  const take = (row: LedgerRow): Effect.Effect<Found> =>
+    Effect.gen(function*() {
+      const other: Found = { row, owner: null, job: null }
+      if (host.draining() || !(yield* isVoid(row))) return other
+      const claimed = yield* rows.claim(row)
+      if (claimed === null) return other
+      watched.delete(row.id)
+      return yield* adopt(claimed)
+    })
+
+  const adopt = (row: LedgerRow): Effect.Effect<Found> =>
+    Effect.gen(function*() {
+      const process = host.adopt(row)
+      const job = new Job(process, row.name, row.lifetime)
+      job.announced = true
+      job.unresolved = row.status === "kill_failed"
+      job.concluded = isSettled(row.status)
+      job.offered = row.offered === row.status
+      rows.adopt(job, row)
+      if (job.concluded && process.receipt?.cause._tag === "StartFailed") {
+        // Nobody was told of it but whoever had asked for it.
+        yield* rows.keepFailed(job)
+        return { row, owner: null, job: null }
+      }
+      const owner = owners.of(row.owner)
+      owner.jobs.set(row.id, job)
+      process.hooks = options.hooksOf(owner, job)
+      if (row.status !== "running" && row.told !== row.status) {
+        notices.add(owner, job, yield* process.stdout.readTail(settings.noticeTailBytes))
+      }
+      yield* host.resume(process, row)
+      if (!job.concluded) events.adopted(owner, job)
+      return { row, owner, job }
+    })
+
+  /** What had a deadline in its absence has met it there. */
+  const causeOf = (row: LedgerRow): Cause =>
+    row.deadlineAt !== null && row.deadlineAt <= clock.currentTimeMillisUnsafe()
+      ? { _tag: "Deadline", kind: "total" }
+      : { _tag: "OwnerLost" }
+
+  /** Goes on with a job that was not settled, until it has an outcome. */
+  const finish = (row: LedgerRow, { lifetime, process }: Job): Effect.Effect<void> =>
+    Effect.gen(function*() {
+      if (process.state._tag === "Unresolved") return yield* host.retry(process)
+      yield* host.look(process)
+      if (process.state._tag === "Running") {
+        if (lifetime === "detached") return
+        host.end(process, causeOf(row))
+      }
+      yield* Deferred.await(process.ended)
+    })
+
+  const entryOf = ({ job, row }: Found): Entry => {
+    const { id, owner, title } = row
+    if (job === null) return { id, owner, title, outcome: "elsewhere", status: row.status, detail: null }
+    const { process } = job
+    return {
+      id,
+      owner,
+      title,
+      outcome: outcomeOf(job),
+      status: Lifecycle.statusOf(process.state),
+      detail: process.receipt?.error ?? null
+    }
+  }
+
+  const pass: Effect.Effect<Report> = Effect.gen(function*() {
+    const began = timers.now()
+    const report = (facts: Partial<Report>): Report => ({
+      entries: [],
+      known: 0,
+      unreadable: false,
+      failed: false,
+      durationMillis: timers.now() - began,
+      ...facts
+    })
+    const read = yield* readRows
+    if (read === null) {
+      yield* Effect.logWarning("the rows of earlier lives could not be read")
+      return report({ failed: true })
+    }
+    const newest = read.rows.reduce((latest, { id }) => id > latest ? id : latest, "")
+    host.continueAfter(newest)
+    const found = yield* Effect.forEach(read.rows.filter((row) => !isOwn(row)), take, { concurrency })
+    for (const owner of new Set(found.flatMap(({ owner }) => owner === null ? [] : [owner]))) {
+      host.fork(notices.evict(owner))
+    }
+    yield* Deferred.succeed(listed, undefined)
+    const open = found.filter(({ row }) => !isSettled(row.status))
+    yield* Effect.forEach(open, ({ job, row }) => job === null ? Effect.void : finish(row, job), {
+      concurrency: "unbounded",
+      discard: true
+    })
+    const entries = open.map(entryOf)
+    armWatch(open.filter(({ job }) => job === null).map(({ row }) => row.id))
+    return report({
+      entries,
+      known: found.length - open.length,
+      unreadable: read.unreadable
+    })
+  })
+
+  /** While others hold rows, somebody has to notice when they do no longer. */
+  const armWatch = (ids: ReadonlyArray<string>): void => {
+    const still = new Set(ids)
+    for (const id of watched.keys()) if (!still.has(id)) watched.delete(id)
+    if (still.size === 0 || host.draining()) return
+    timers.after(settings.leaseMillis / 3, () => {
+      if (!host.draining()) host.fork(reconcile)
+    })
+  }
+
+  const reconcile: Effect.Effect<Report> = Effect.suspend(() => {
+    if (running !== null) return Deferred.await(running)
+    const answer = Deferred.makeUnsafe<Report>()
+    running = answer
+    host.fork(
+      Effect.onExit(pass, (exit) =>
+        Effect.sync(() => {
+          running = null
+          const report = Exit.isSuccess(exit) ? exit.value : { ...nothing, failed: true }
+          Deferred.doneUnsafe(listed, Effect.void)
+          Deferred.doneUnsafe(answer, Effect.succeed(report))
+          Deferred.doneUnsafe(first, Effect.succeed(report))
+        }))
+    )
+    return Deferred.await(answer)
+  })
+
+  return {
+    reconcile,
+    begin: Effect.suspend(() => {
+      host.fork(reconcile)
+      // A ledger that hangs holds up nobody who builds the runtime for longer than any call to it.
+      return Effect.asVoid(Effect.timeoutOption(Deferred.await(listed), settings.portWindowMillis * 2))
+    }),
+    started: Deferred.await(first)
+  }
+}
+
+const nothing: Report = { entries: [], known: 0, unreadable: false, failed: false, durationMillis: 0 }
+
+const outcomeOf = ({ process, unresolved }: Job): Outcome => {
+  const { state } = process
+  if (state._tag === "Unresolved") return "review"
+  if (state._tag !== "Settled") return "adopted"
+  if (state.cause._tag === "Disowned") return "elsewhere"
+  if (unresolved || state.cause._tag !== "SelfExit") return "ended"
+  const isKnown = state.exit !== null && (state.exit.code !== null || state.exit.signal !== null)
+  if (isKnown) return "completed"
+  return process.leftovers.length > 0 ? "ended" : "lost"
+}

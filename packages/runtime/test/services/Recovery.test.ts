@@ -1,0 +1,553 @@
+import { assert, describe, it } from "@effect/vitest"
+import { BackgroundProcess, CommandSpec, ProcessLedger, Recovery } from "@procyon/runtime"
+import { child, type Script, World } from "@procyon/testing"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Stream from "effect/Stream"
+import { TestClock } from "effect/testing"
+import * as Lives from "./lives.ts"
+
+const run = CommandSpec.make
+
+const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
+const start = (name: string, options?: BackgroundProcess.StartOptions) =>
+  Effect.flatMap(jobsOf("s1"), (jobs) => jobs.start(run(name), options))
+const notices = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.notices)
+const noticeIds = Effect.map(notices, (all) => all.map((notice) => notice._tag === "Job" ? notice.noticeId : "summary"))
+const list = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.list)
+const rows = ProcessLedger.Service.use((ledger) => ledger.rows())
+const statuses = Effect.map(rows, (all) => all.map((row) => row.status))
+
+const law = <A, E>(
+  name: string,
+  children: Record<string, Script>,
+  body: Effect.Effect<A, E, Parameters<typeof Lives.begin> extends never ? never : LivesServices>
+) => it.effect(name, () => Effect.provide(body, Lives.layer({ children })))
+
+type LivesServices = typeof Lives.begin extends
+  (...args: ReadonlyArray<never>) => Effect.Effect<unknown, unknown, infer R> ? R
+  : never
+
+/** The report of the first pass, on a clock that moves for it. */
+const reconciled = (life: Lives.Life) =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const pass = yield* Effect.forkChild(life.run(Recovery.Service.use((recovery) => recovery.started)))
+    yield* world.drain
+    for (let second = 0; second < 60 && pass.pollUnsafe() === undefined; second++) yield* world.advance("1 second")
+    return yield* Fiber.join(pass)
+  })
+
+const outcomes = (report: Recovery.Report) => report.entries.map(({ outcome, status }) => `${outcome} ${status}`)
+
+describe("a job whose runtime was killed", () => {
+  law(
+    "K11 is ended by the next life, and never called completed",
+    { server: child.forks("escapee", child, { escapes: "daemon" }).ignores("SIGTERM") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(11)
+      const job = yield* first.run(start("server", { title: "dev" }))
+      yield* world.drain
+      yield* first.kill
+      assert.deepStrictEqual(yield* world.alive, ["server", "escapee"])
+      const second = yield* Lives.begin(12)
+      const report = yield* reconciled(second)
+      assert.deepStrictEqual(outcomes(report), ["ended cancelled"])
+      assert.deepStrictEqual(yield* world.alive, [])
+      assert.deepStrictEqual(yield* second.run(noticeIds), [`${job.id}:cancelled`])
+      assert.deepStrictEqual(
+        (yield* rows).map(({ fence, status, termination }) => [fence, status, termination?.cause._tag]),
+        [
+          [2, "cancelled", "OwnerLost"]
+        ]
+      )
+      assert.include(Recovery.summarize(report), "1 ended")
+    })
+  )
+
+  law(
+    "is lost when nobody of it lives and nobody saw it end",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(21)
+      const job = yield* first.run(start("server"))
+      yield* first.kill
+      yield* world.kill("server", 0)
+      const second = yield* Lives.begin(22)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["lost error"])
+      assert.deepStrictEqual(yield* world.signals, [])
+      const found = yield* second.run(Effect.flatMap(jobsOf("s1"), (jobs) => jobs.get(job.id)))
+      assert.deepStrictEqual([found.status, found.error], ["error", "its exit was not seen"])
+      assert.deepStrictEqual(yield* second.run(noticeIds), [`${job.id}:error`])
+    })
+  )
+
+  law(
+    "K12 is lost when its pid is a stranger's, who is not signalled",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(31)
+      yield* first.run(start("server"))
+      yield* first.kill
+      yield* world.kill("server")
+      yield* TestClock.adjust("1 second")
+      yield* world.reusePid("server")
+      const second = yield* Lives.begin(32)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["lost error"])
+      assert.deepStrictEqual([yield* world.signals, yield* world.alive], [[], ["stranger"]])
+    })
+  )
+
+  law(
+    "K12 is lost after another boot, without a look at anybody",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(41)
+      const { id } = yield* first.run(start("server"))
+      yield* first.kill
+      const ledger = yield* ProcessLedger.Service
+      const row = yield* ledger.get(id)
+      const before = (identity: ProcessLedger.LedgerRow["identity"]) =>
+        identity === null ? null : { ...identity, bootId: "the boot before" }
+      yield* ledger.transition(id, { fence: 1, status: "running" }, {
+        status: "running",
+        identity: before(row?.identity ?? null),
+        holder: before(row?.holder ?? null),
+        leaseUntil: 0
+      })
+      const second = yield* Lives.begin(42)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["lost error"])
+      assert.deepStrictEqual([yield* world.signals, yield* world.alive], [[], ["server"]])
+    })
+  )
+
+  law(
+    "is found by its marker when the driver's answer was never recorded",
+    { server: child.answersAfter("5 seconds") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(51)
+      yield* Effect.forkDetach(first.run(start("server")))
+      yield* world.advance("500 millis")
+      yield* first.kill
+      assert.deepStrictEqual(yield* world.alive, ["server"])
+      const second = yield* Lives.begin(52)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["ended error"])
+      assert.deepStrictEqual(yield* world.alive, [])
+    })
+  )
+
+  law(
+    "that was never started is lost, and said to be",
+    { server: child.startsAfter("5 seconds") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(61)
+      yield* Effect.forkDetach(first.run(start("server")))
+      yield* world.advance("500 millis")
+      yield* first.kill
+      const second = yield* Lives.begin(62)
+      const report = yield* reconciled(second)
+      assert.deepStrictEqual(report.entries.map(({ detail }) => detail), ["it is not known whether it was started"])
+    })
+  )
+
+  law(
+    "is timed_out when its deadline passed meanwhile",
+    { server: child },
+    Effect.gen(function*() {
+      const first = yield* Lives.begin(71)
+      yield* first.run(start("server", { deadline: "1 minute" }))
+      yield* first.kill
+      yield* TestClock.adjust("2 minutes")
+      const second = yield* Lives.begin(72)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["ended timed_out"])
+    })
+  )
+
+  law(
+    "is for review when it cannot be ended, and settles once with its own notice when it is gone",
+    { server: child.ignores("SIGTERM").refuses("SIGKILL") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(81)
+      const { id } = yield* first.run(start("server"))
+      yield* first.kill
+      const second = yield* Lives.begin(82)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["review kill_failed"])
+      const review = yield* second.run(Recovery.Service.use((recovery) => recovery.review))
+      assert.deepStrictEqual(review.map((info) => info.id), [id])
+      yield* second.kill
+      // A third life finds it as it was left.
+      const third = yield* Lives.begin(83)
+      assert.deepStrictEqual(outcomes(yield* reconciled(third)), ["review kill_failed"])
+      assert.deepStrictEqual(yield* third.run(noticeIds), [`${id}:kill_failed`])
+      yield* world.kill("server")
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual(yield* third.run(noticeIds), [`${id}:cancelled`])
+      assert.deepStrictEqual(yield* statuses, ["cancelled"])
+    })
+  )
+
+  law(
+    "that is for review can be forgotten, and is left alone then",
+    { server: child.ignores("SIGTERM").refuses("SIGKILL") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(91)
+      const { id } = yield* first.run(start("server"))
+      yield* first.kill
+      const second = yield* Lives.begin(92)
+      yield* reconciled(second)
+      const recovery = yield* second.run(Recovery.Service)
+      assert.isTrue(yield* recovery.forget(id))
+      assert.deepStrictEqual([yield* recovery.review, yield* rows, yield* second.run(list)], [[], [], []])
+      const signals = yield* world.signals
+      yield* world.advance("5 minutes")
+      assert.deepStrictEqual([yield* world.signals, yield* world.alive], [signals, ["server"]])
+      assert.strictEqual((yield* Effect.flip(recovery.retry(id)))._tag, "ProcessNotFound")
+    })
+  )
+})
+
+describe("notices", () => {
+  law(
+    "K34 that nobody has taken come in the next life, once",
+    { quick: child.prints("bye\n").exits(3, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(101)
+      const { id } = yield* first.run(start("quick"))
+      yield* world.advance("2 seconds")
+      yield* first.kill
+      const second = yield* Lives.begin(102)
+      yield* reconciled(second)
+      const told = yield* second.run(notices)
+      assert.deepStrictEqual(
+        told.map((notice) => notice._tag === "Job" && [notice.noticeId, notice.exitCode, notice.repeated]),
+        [
+          [`${id}:error`, 3, false]
+        ]
+      )
+      yield* second.kill
+      const third = yield* Lives.begin(103)
+      yield* reconciled(third)
+      assert.deepStrictEqual(yield* third.run(notices), [])
+      assert.deepStrictEqual((yield* third.run(list)).map((info) => [info.id, info.status]), [[id, "error"]])
+    })
+  )
+
+  law(
+    "K34 that were handed out and not seen come again, and say so",
+    { quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(111)
+      const { id } = yield* first.run(start("quick"))
+      yield* world.advance("2 seconds")
+      const consumer = yield* Effect.forkChild(
+        first.run(Effect.flatMap(jobsOf("s1"), (jobs) => jobs.consumeNotices(() => Effect.never)))
+      )
+      yield* world.drain
+      yield* first.kill
+      const second = yield* Lives.begin(112)
+      yield* reconciled(second)
+      const seen = yield* second.run(
+        Effect.flatMap(jobsOf("s1"), (jobs) => jobs.consumeNotices((all) => Effect.succeed(all)))
+      )
+      assert.deepStrictEqual(seen.map((notice) => notice._tag === "Job" && [notice.noticeId, notice.repeated]), [
+        [`${id}:completed`, true]
+      ])
+      assert.deepStrictEqual(yield* second.run(notices), [])
+      yield* Fiber.interrupt(consumer)
+    })
+  )
+
+  law(
+    "whose consumer fails or is interrupted come again in the same life",
+    { quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* Lives.begin(121)
+      const { id } = yield* life.run(start("quick"))
+      yield* world.advance("2 seconds")
+      const jobs = yield* life.run(jobsOf("s1"))
+      const failed = yield* Effect.exit(jobs.consumeNotices(() => Effect.fail("no")))
+      assert.strictEqual(failed._tag, "Failure")
+      const consumer = yield* Effect.forkChild(jobs.consumeNotices(() => Effect.never))
+      yield* world.drain
+      assert.deepStrictEqual(yield* jobs.notices, [])
+      yield* Fiber.interrupt(consumer)
+      assert.deepStrictEqual((yield* jobs.notices).map((notice) => notice._tag === "Job" && notice.noticeId), [
+        `${id}:completed`
+      ])
+      assert.deepStrictEqual(yield* jobs.notices, [])
+    })
+  )
+
+  law(
+    "of a start that failed are for nobody, in no life",
+    {},
+    Effect.gen(function*() {
+      const first = yield* Lives.begin(131)
+      yield* Effect.flip(first.run(start("nothing")))
+      yield* first.kill
+      const second = yield* Lives.begin(132)
+      yield* reconciled(second)
+      assert.deepStrictEqual([yield* second.run(notices), yield* second.run(list)], [[], []])
+      assert.deepStrictEqual(yield* statuses, ["error"])
+    })
+  )
+})
+
+describe("of two runtimes on one ledger", () => {
+  law(
+    "the second leaves the jobs of a living first alone",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(141)
+      yield* first.run(start("server"))
+      const second = yield* Lives.begin(142)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere running"])
+      yield* world.advance("10 minutes")
+      assert.deepStrictEqual([yield* world.signals, yield* world.alive], [[], ["server"]])
+      yield* first.kill
+      // It goes on looking by itself while others hold rows.
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual([yield* statuses, yield* world.alive], [["cancelled"], []])
+    })
+  )
+
+  law(
+    "K36 one that was stopped past its lease and goes on neither signals, writes nor tells",
+    { server: child, quick: child.exits(0, { after: "2 minutes" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(151)
+      const seen: Array<string> = []
+      yield* Effect.forkChild(
+        first.run(
+          BackgroundProcess.Service.use((service) =>
+            Stream.runForEach(service.events, (event) => Effect.sync(() => seen.push(event._tag)))
+          )
+        )
+      )
+      yield* first.run(start("server", { deadline: "90 seconds" }))
+      yield* first.run(start("quick"))
+      yield* world.drain
+      yield* first.stop
+      const second = yield* Lives.begin(152)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere running", "elsewhere running"])
+      yield* world.advance("75 seconds")
+      assert.deepStrictEqual(yield* world.alive, [])
+      const told = yield* second.run(noticeIds)
+      assert.strictEqual(told.length, 2)
+      const signals = yield* world.signals
+      const before = yield* rows
+      seen.length = 0
+      yield* first.continue
+      yield* world.advance("5 minutes")
+      assert.deepStrictEqual(yield* world.signals, signals)
+      assert.deepStrictEqual(yield* rows, before)
+      assert.deepStrictEqual(yield* first.run(notices), [])
+      assert.deepStrictEqual(yield* first.run(list), [])
+      assert.notInclude(seen, "Ended")
+      assert.deepStrictEqual(seen.filter((tag) => tag === "Disowned").length, 2)
+    })
+  )
+
+  law(
+    "K36 one that missed a beat keeps what it has",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(161)
+      yield* first.run(start("server"))
+      const second = yield* Lives.begin(162)
+      yield* reconciled(second)
+      yield* first.stop
+      yield* world.advance("15 seconds")
+      yield* first.continue
+      yield* world.advance("5 minutes")
+      assert.deepStrictEqual([yield* world.alive, (yield* rows).map(({ fence }) => fence)], [["server"], [1]])
+    })
+  )
+
+  law(
+    "a wall clock that goes back an hour lets neither take the other's",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      yield* TestClock.setTime(10_000_000)
+      const first = yield* Lives.begin(171)
+      yield* first.run(start("server"))
+      const ledger = yield* ProcessLedger.Service
+      // As another machine's clock would have written it.
+      const [row] = yield* rows
+      yield* ledger.renew([{ id: row?.id ?? "", fence: 1, leaseUntil: 10_000_000 - 3_600_000, bytesSeen: 0 }])
+      const second = yield* Lives.begin(172)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere running"])
+      yield* world.advance("5 minutes")
+      assert.deepStrictEqual([yield* world.alive, (yield* rows).map(({ fence }) => fence)], [["server"], [1]])
+    })
+  )
+})
+
+describe("a detached job", () => {
+  law(
+    "lives on when its runtime closes, and is the next one's as it was the first one's",
+    { server: child.prints("one\n").prints("two\n", { after: "1 minute" }).exits(4, { after: "2 minutes" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(181)
+      const { id } = yield* first.run(start("server", { lifetime: "detached", name: "dev" }))
+      yield* world.advance("1 second")
+      yield* first.close
+      assert.deepStrictEqual([yield* world.alive, yield* world.signals, yield* statuses], [["server"], [], ["running"]])
+      const second = yield* Lives.begin(182)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["adopted running"])
+      const jobs = yield* second.run(jobsOf("s1"))
+      const taken = yield* Effect.flip(jobs.start(run("server"), { name: "dev" }))
+      assert.strictEqual(taken.reason._tag, "ProcessAlreadyExists")
+      const read = Effect.flatMap(jobs.output(id), (output) => Effect.map(output.read(), ({ data }) => data))
+      assert.strictEqual(yield* read, "one\n")
+      yield* world.advance("1 minute")
+      assert.strictEqual(yield* read, "one\ntwo\n")
+      yield* world.advance("2 minutes")
+      const ended = yield* jobs.wait(id)
+      assert.deepStrictEqual([ended.status, ended.exit?.code, ended.output.bytesSeen], ["error", 4, 8])
+      assert.deepStrictEqual(yield* second.run(noticeIds), [`${id}:error`])
+    })
+  )
+
+  law(
+    "that ended while nobody was there has its recorded exit, and its output",
+    { server: child.prints("bye\n").exits(0, { after: "1 minute" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(191)
+      const { id } = yield* first.run(start("server", { lifetime: "detached" }))
+      yield* first.kill
+      yield* world.advance("2 minutes")
+      const second = yield* Lives.begin(192)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["completed completed"])
+      const told = yield* second.run(notices)
+      assert.deepStrictEqual(told.map((notice) => notice._tag === "Job" && [notice.noticeId, notice.tail]), [
+        [`${id}:completed`, "bye\n"]
+      ])
+      yield* second.kill
+      const third = yield* Lives.begin(193)
+      yield* reconciled(third)
+      const output = yield* third.run(Effect.flatMap(jobsOf("s1"), (jobs) => jobs.output(id)))
+      assert.deepStrictEqual([(yield* output.read()).data, yield* output.preview], ["bye\n", "bye\n"])
+    })
+  )
+
+  law(
+    "whose exit was not recorded is lost",
+    { server: child.exits(0, { after: "1 minute" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(201)
+      yield* first.run(start("server", { lifetime: "detached" }))
+      yield* first.kill
+      yield* world.loseExit("server")
+      yield* world.advance("2 minutes")
+      const second = yield* Lives.begin(202)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["lost error"])
+    })
+  )
+
+  law(
+    "keeps its deadline over the lives of its runtimes",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(211)
+      yield* first.run(start("server", { lifetime: "detached", deadline: "10 minutes" }))
+      yield* world.advance("4 minutes")
+      yield* first.close
+      const second = yield* Lives.begin(212)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["adopted running"])
+      const began = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
+      yield* TestClock.adjust(600_000 - began - 1)
+      assert.deepStrictEqual(yield* world.signals, [])
+      yield* world.advance("1 second")
+      assert.deepStrictEqual(yield* statuses, ["timed_out"])
+    })
+  )
+
+  law(
+    "is stopped by its owner in any life",
+    { server: child.ignores("SIGTERM") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(221)
+      const { id } = yield* first.run(start("server", { lifetime: "detached", grace: "1 second" }))
+      yield* first.kill
+      const second = yield* Lives.begin(222)
+      yield* reconciled(second)
+      const jobs = yield* second.run(jobsOf("s1"))
+      const stopping = yield* Effect.forkChild(jobs.stop(id))
+      yield* world.advance("10 seconds")
+      assert.strictEqual((yield* Fiber.join(stopping)).status, "cancelled")
+      assert.deepStrictEqual((yield* world.signals).map((line) => line.split(" ").slice(1).join(" ")), [
+        "SIGTERM server",
+        "SIGSTOP server",
+        "SIGKILL server"
+      ])
+    })
+  )
+
+  law(
+    "takes no input, which is said before anything starts",
+    { server: child },
+    Effect.gen(function*() {
+      const life = yield* Lives.begin(231)
+      const jobs = yield* life.run(jobsOf("s1"))
+      const error = yield* Effect.flip(jobs.start(run("server", [], { stdin: "open" }), { lifetime: "detached" }))
+      assert.deepStrictEqual([error.reason._tag, yield* rows], ["InvalidCommand", []])
+    })
+  )
+})
+
+describe("a job that had ended before", () => {
+  law(
+    "is listed, and its output is read from its blob, or said to be unavailable",
+    {
+      loud: child.prints("0123456789".repeat(3000)).exits(0, { after: "1 second" }),
+      quiet: child.prints("hi").exits(0, { after: "1 second" }),
+      mute: child.exits(0, { after: "1 second" })
+    },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(241, { outputBytes: 8192 })
+      const ids = yield* first.run(
+        Effect.forEach(["loud", "quiet", "mute"], (name) => Effect.map(start(name), ({ id }) => id))
+      )
+      yield* world.advance("5 seconds")
+      yield* first.run(notices)
+      yield* first.kill
+      const second = yield* Lives.begin(242)
+      const report = yield* reconciled(second)
+      assert.deepStrictEqual([report.known, report.entries], [3, []])
+      const jobs = yield* second.run(jobsOf("s1"))
+      assert.deepStrictEqual((yield* jobs.list).map(({ id }) => id), ids)
+      const [loud = "", quiet = "", mute = ""] = ids
+      const output = yield* jobs.output(loud)
+      assert.deepStrictEqual((yield* output.read({ since: 10_000, limit: 10 })).data, "0123456789")
+      assert.strictEqual((yield* output.metadata).bytesSeen, 30_000)
+      assert.strictEqual((yield* Effect.flip(jobs.output(quiet)))._tag, "OutputUnavailable")
+      assert.strictEqual((yield* (yield* jobs.output(mute)).read()).data, "")
+      const next = yield* jobs.start(run("mute"))
+      assert.isTrue(ids.every((id) => id < next.id))
+      assert.isTrue(yield* jobs.forget(loud))
+      assert.deepStrictEqual((yield* rows).length, 3)
+    })
+  )
+})
