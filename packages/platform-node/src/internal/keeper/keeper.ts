@@ -48,9 +48,12 @@ export const make = (report: (report: Report) => void, options: { readonly start
     const startedAt = tryReadStat(pid)?.startedAt ?? 0
     const root: Identity = { pid, startedAt, bootId: bootId ?? "", marker: order.marker }
     const tree = trees.forest.plant(root)
-    jobs.set(order.marker, { root, graceMillis: order.graceMillis, forget: () => trees.forest.fell(tree) })
+    const job: Job = { root, graceMillis: order.graceMillis, forget: () => trees.forest.fell(tree) }
+    jobs.set(order.marker, job)
     child.once("exit", (code, signal) => {
       trees.forest.reap(tree)
+      // Released, it is nobody's business, also when its tree was attached to afterwards.
+      if (jobs.get(order.marker) !== job) return
       report({ _tag: "Exited", marker: order.marker, exit: { code, signal } })
     })
     report({ _tag: "Started", id: order.id, pid, startedAt })
