@@ -46,7 +46,10 @@ export class KeeperUnavailable extends Schema.TaggedError<KeeperUnavailable>()("
 export interface Lost {
   /** How many children it had that were not known to have ended. */
   readonly children: number
-  /** `false`: no other keeper could be started. Children are looked at and signalled from here on, and none is started. */
+  /**
+   * `false`: no other keeper could be started. Children are looked at and signalled by this process from here on, and
+   * starts fail, until one that comes some ten seconds later finds that a keeper can be had again.
+   */
   readonly restarted: boolean
 }
 
