@@ -54,7 +54,8 @@ export interface Lost {
 }
 
 /**
- * - `graceMillis`: from SIGTERM to SIGKILL when the keeper ends what an application has left; 5,000 when absent.
+ * - `graceMillis`: from SIGTERM to SIGKILL when the keeper ends what an application has left, for commands that ask for no
+ *   other; 5,000 when absent.
  * - `onLost`: called once a lost keeper was replaced, or could not be. A warning is logged as well.
  */
 export interface Options {
@@ -142,7 +143,7 @@ export const make = (
       const { abandon, connect, fifos } = ends
       let spec: Omit<Start, "_tag" | "id">
       try {
-        spec = { ...lineOf(request), fifos, graceMillis }
+        spec = { ...lineOf(request), fifos, graceMillis: request.command.graceMillis ?? graceMillis }
       } catch (error) {
         abandon()
         return fail(nameFailure({ file: "", cwd: undefined, path: undefined }, error))

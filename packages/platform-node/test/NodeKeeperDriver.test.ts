@@ -43,11 +43,12 @@ interface Application {
 const application = (
   how: string,
   tag: string,
-  env: Record<string, string> = {}
+  env: Record<string, string> = {},
+  file = program
 ): Effect.Effect<Application, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => {
-      const child = spawn(process.execPath, [program, how, tag], {
+      const child = spawn(process.execPath, [file, how, tag], {
         env: { ...process.env, ...env },
         stdio: ["ignore", "pipe", "inherit"]
       })
@@ -121,6 +122,19 @@ describe("NodeKeeperDriver", () => {
         })),
       60_000
     )
+
+    it.live("leaves nobody alive that its runtime had started", () =>
+      Effect.scoped(Effect.gen(function*() {
+        const main = fileURLToPath(new URL("programs/main.ts", import.meta.url))
+        const app = yield* application("ours", "300", {}, main)
+        yield* until("its jobs are up", () => app.said().includes("ready"))
+        const keeper = yield* keeperOf(app.pid)
+        const jobs = living("trap").filter(({ pid }) => parentOf(pid) === keeper.pid)
+        assert.lengthOf(jobs, 2)
+        process.kill(app.pid, "SIGKILL")
+        yield* until("the keeper has ended", () => !isLiving(keeper))
+        assert.deepStrictEqual(jobs.filter(isLiving), [])
+      })), 20_000)
 
     it.live("leaves no directory of FIFOs", () =>
       Effect.scoped(Effect.gen(function*() {

@@ -171,7 +171,7 @@ export const open = (
 
   const makeStandIn = (): Peer => {
     const keeper = Keeper.make((report) => queueMicrotask(() => receive(report)), { starts: false })
-    return { send: keeper.handle, hold: () => {}, kill: (done) => done(), leave: () => {} }
+    return { send: keeper.handle, hold: () => {}, kill: (done) => done(), leave: () => keeper.end(() => {}) }
   }
 
   /** Tries once, and calls back with a keeper or with `null`. */
