@@ -28,7 +28,7 @@ const parentOf = (pid: number): number | null => {
 
 /** The keepers that a process has, oldest number first. */
 const keepersOf = (application: number): ReadonlyArray<Seen> =>
-  living(path.join(sources, "program.ts")).filter(({ pid }) => parentOf(pid) === application)
+  living(path.join(sources, "procyonKeeper.ts")).filter(({ pid }) => parentOf(pid) === application)
 
 const keeperOf = (application: number): Effect.Effect<Seen> =>
   until("a keeper", () => keepersOf(application).at(-1) ?? null)
@@ -274,7 +274,7 @@ describe("NodeKeeperDriver", () => {
           visit(found)
         }
       }
-      visit(path.join(sources, "program.ts"))
+      visit(path.join(sources, "procyonKeeper.ts"))
       assert.isAbove(seen.size, 8)
     })
   })
