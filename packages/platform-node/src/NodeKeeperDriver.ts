@@ -46,12 +46,16 @@ export class KeeperUnavailable extends Schema.TaggedError<KeeperUnavailable>()("
 export interface Lost {
   /** How many children it had that were not known to have ended. */
   readonly children: number
-  /** `false`: no other keeper could be started. Children are looked at and signalled from here on, and none is started. */
+  /**
+   * `false`: no other keeper could be started. Children are looked at and signalled by this process from here on, and
+   * starts fail, until one that comes some ten seconds later finds that a keeper can be had again.
+   */
   readonly restarted: boolean
 }
 
 /**
- * - `graceMillis`: from SIGTERM to SIGKILL when the keeper ends what an application has left; 5,000 when absent.
+ * - `graceMillis`: from SIGTERM to SIGKILL when the keeper ends what an application has left, for commands that ask for no
+ *   other; 5,000 when absent.
  * - `onLost`: called once a lost keeper was replaced, or could not be. A warning is logged as well.
  */
 export interface Options {
@@ -139,7 +143,7 @@ export const make = (
       const { abandon, connect, fifos } = ends
       let spec: Omit<Start, "_tag" | "id">
       try {
-        spec = { ...lineOf(request), fifos, graceMillis }
+        spec = { ...lineOf(request), fifos, graceMillis: request.command.graceMillis ?? graceMillis }
       } catch (error) {
         abandon()
         return fail(nameFailure({ file: "", cwd: undefined, path: undefined }, error))
