@@ -54,9 +54,10 @@ const takeNoNotice = (): void => {
 const answer = (given: Answer): void => {
   try {
     fs.writeSync(channel, JSON.stringify(given))
-    fs.closeSync(channel)
   } catch {
     // The application has died meanwhile: nobody asks any more.
+  } finally {
+    fs.closeSync(channel)
   }
 }
 
