@@ -20,6 +20,7 @@ import * as Effect from "effect/Effect"
 import { type ChildProcess, spawn } from "node:child_process"
 import * as fs from "node:fs"
 import * as net from "node:net"
+import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { environmentOf, programLine } from "../environment.ts"
 import type { Forest } from "../forest.ts"
@@ -29,7 +30,7 @@ import * as Changes from "./changes.ts"
 import * as Completion from "./completion.ts"
 import type { FileReader } from "./fileReader.ts"
 import * as Files from "./files.ts"
-import { channel, type Order, parseAnswer } from "./order.ts"
+import { channel, type Order, parseAnswer, type Refusal } from "./order.ts"
 
 /** `directory`: where all files are, made with mode 0700. `forest`: where the trees are recorded and judged. */
 export interface Options {
@@ -56,7 +57,9 @@ export interface Detached {
   readonly close: () => void
 }
 
-export const make = ({ bootId, directory, forest, table }: Options): Detached => {
+export const make = ({ bootId, forest, table, ...options }: Options): Detached => {
+  // Wherever this process goes later.
+  const directory = path.resolve(options.directory)
   const open = new Set<() => void>()
 
   /** Begins to read the files of `own`. `letGo`: what else the release has to undo. */
@@ -94,37 +97,26 @@ export const make = ({ bootId, directory, forest, table }: Options): Detached =>
     const tree = forest.plant(identity)
     const attached = childOf(paths.directory, request, () => forest.fell(tree))
     const child = portOf(identity, attached)
-    let state: "asked" | "started" | "failed" = "asked"
+    let started = false
     let exited = false
     watcher.prependOnceListener("exit", () => {
       forest.reap(tree)
       exited = true
-      if (state === "started") attached.tellExit()
+      if (started) attached.tellExit()
     })
     events.begun(child)
     converse(watcher, order, (text) => {
       const answer = parseAnswer(text)
-      if (answer?.outcome === "failed") {
-        state = "failed"
-        attached.release()
-        undoFiles()
-        const { file, env, cwd } = order
-        const error = Object.assign(new Error(answer.of), { code: answer.code })
-        return events.failed(
-          answer.of === "files"
-            ? new SpawnFailed({ problem: "Other", code: answer.code })
-            : nameFailure({ file, cwd, path: env["PATH"] }, error)
-        )
+      if (answer?.outcome === "started") {
+        started = true
+        events.started(child)
+        if (exited) attached.tellExit()
+        return
       }
-      if (answer === null) {
-        // It ended in between: whether the command was started cannot be told. The files may be in use.
-        state = "failed"
-        attached.release()
-        return events.failed(new SpawnFailed({ problem: "OutcomeUnknown", code: null }))
-      }
-      state = "started"
-      events.started(child)
-      if (exited) attached.tellExit()
+      attached.release()
+      // Without an answer the command may be there, and write.
+      if (answer !== null) undoFiles()
+      events.failed(failureOf(order, answer))
     })
   }
 
@@ -276,6 +268,14 @@ const converse = (watcher: ChildProcess, order: Order, answered: (text: string) 
 const channelOf = ({ stdio }: ChildProcess): net.Socket | null => {
   const line = stdio[channel]
   return line instanceof net.Socket ? line : null
+}
+
+/** `null`: the watcher ended before it had answered, and whether the command was started cannot be told. */
+const failureOf = ({ cwd, env, file }: Order, answer: Refusal | null): SpawnFailed => {
+  if (answer === null) return new SpawnFailed({ problem: "OutcomeUnknown", code: null })
+  const { code, of } = answer
+  if (of === "files") return new SpawnFailed({ problem: "Other", code })
+  return nameFailure({ file, cwd, path: env["PATH"] }, Object.assign(new Error(of), { code }))
 }
 
 /** Of what a missing program says, nothing is about the command. */

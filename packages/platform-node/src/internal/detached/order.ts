@@ -23,9 +23,13 @@ export interface Order {
 }
 
 /** `files`: the output files could not be opened. `command`: the system refused the start. `code`: an errno name. */
-export type Answer =
-  | { readonly outcome: "started" }
-  | { readonly outcome: "failed"; readonly of: "files" | "command"; readonly code: string }
+export interface Refusal {
+  readonly outcome: "failed"
+  readonly of: "files" | "command"
+  readonly code: string
+}
+
+export type Answer = { readonly outcome: "started" } | Refusal
 
 /** `null`: it was lost before it had said all of it. */
 export const parseAnswer = (text: string): Answer | null => {
