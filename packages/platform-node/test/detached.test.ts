@@ -12,7 +12,7 @@ import { once } from "node:events"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
-import { Arena, endTree, exec, lookAt, newMarker, shell, start, until } from "./internal/bench.ts"
+import { Arena, endTree, exec, lookAt, newMarker, openDescriptors, shell, start, until } from "./internal/bench.ts"
 import { temporaryDirectory } from "./support/directory.ts"
 
 const isRoot = process.getuid?.() === 0
@@ -485,17 +485,32 @@ describe("a driver", () => {
       })
     ))
 
+  it.live("holds a descriptor for each file while one is followed, and none afterwards", () =>
+    withBench((bench) =>
+      Effect.gen(function*() {
+        const once = Effect.scoped(Effect.gen(function*() {
+          const started = yield* bench.start(newMarker(), exec("sleep", ["300"]))
+          yield* until("the channel is closed", () => openDescriptors() <= before + 2)
+          return started.root
+        }))
+        let before = Infinity
+        yield* once
+        before = openDescriptors()
+        yield* once
+        yield* until("the descriptors are closed", () => openDescriptors() <= before)
+      })
+    ))
+
   it.live("leaves no descriptor and no file of a start that failed", () =>
     withBench((bench) =>
       Effect.gen(function*() {
-        const descriptors = () => fs.readdirSync("/proc/self/fd").length
         yield* Effect.flip(Effect.scoped(bench.start("warm", exec("procyon-no-such-command"))))
-        const before = descriptors()
+        const before = openDescriptors()
         for (let round = 0; round < 5; round++) {
           const failed = yield* Effect.flip(Effect.scoped(bench.start("job", exec("procyon-no-such-command"))))
           assert.deepStrictEqual([failed.problem, failed.code], ["CommandNotFound", "ENOENT"])
         }
-        yield* until("the descriptors are closed", () => descriptors() <= before)
+        yield* until("the descriptors are closed", () => openDescriptors() <= before)
         assert.deepStrictEqual(fs.readdirSync(bench.directory), [])
       })
     ))

@@ -13,8 +13,8 @@ import {
   type Detached as As,
   type DetachedFiles,
   SpawnFailed,
-  type SpawnRequest,
-  type StreamName
+  type SpawnProblem,
+  type SpawnRequest
 } from "@procyon/runtime/ports/ProcessDriver"
 import * as Effect from "effect/Effect"
 import { type ChildProcess, spawn } from "node:child_process"
@@ -24,11 +24,10 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { environmentOf, programLine } from "../environment.ts"
 import type { Forest } from "../forest.ts"
-import { type ProcessTable, tryReadStat } from "../processTable.ts"
+import { errnoOf, type ProcessTable, tryReadStat } from "../processTable.ts"
 import { nameFailure } from "../spawnFailure.ts"
 import * as Changes from "./changes.ts"
 import * as Completion from "./completion.ts"
-import type { FileReader } from "./fileReader.ts"
 import * as Files from "./files.ts"
 import { channel, type Order, parseAnswer, type Refusal } from "./order.ts"
 
@@ -63,8 +62,13 @@ export const make = ({ bootId, forest, table, ...options }: Options): Detached =
   const open = new Set<() => void>()
 
   /** Begins to read the files of `own`. `letGo`: what else the release has to undo. */
-  const childOf = (own: string | null, request: Told, letGo: () => void): Attached => {
-    const attached = attach(own, request)
+  const childOf = (
+    own: string | null,
+    readers: Files.Readers,
+    onExit: SpawnRequest["onExit"],
+    letGo: () => void
+  ): Attached => {
+    const attached = attach(own, readers, onExit)
     const release = (): void => {
       if (!open.delete(release)) return
       attached.release()
@@ -77,12 +81,15 @@ export const make = ({ bootId, forest, table, ...options }: Options): Detached =
   /** A start whose files are there. */
   const launch = (request: SpawnRequest, as: As, paths: Files.Paths, order: Order, events: Events): void => {
     const undoFiles = (): void => void Files.removeNow(directory, as.name)
+    let readers: Files.Readers | null = null
     const failToWatch = (error: unknown): void => {
+      for (const reader of readers === null ? [] : Object.values(readers)) reader.close()
       undoFiles()
-      events.failed(nameWatcherFailure(error))
+      events.failed(ownFailure(errnoOf(error)))
     }
     let watcher: ChildProcess
     try {
+      readers = Files.readMade(paths.directory, request)
       watcher = spawnWatcher(request.marker)
     } catch (error) {
       return failToWatch(error)
@@ -95,7 +102,7 @@ export const make = ({ bootId, forest, table, ...options }: Options): Detached =
     const startedAt = tryReadStat(watcher.pid, table)?.startedAt ?? 0
     const identity: Identity = { pid: watcher.pid, startedAt, bootId, marker: request.marker }
     const tree = forest.plant(identity)
-    const attached = childOf(paths.directory, request, () => forest.fell(tree))
+    const attached = childOf(paths.directory, readers, request.onExit, () => forest.fell(tree))
     const child = portOf(identity, attached)
     let started = false
     let exited = false
@@ -142,7 +149,7 @@ export const make = ({ bootId, forest, table, ...options }: Options): Detached =
         return events.failed(nameFailure({ file: "", cwd: undefined, path: undefined }, error))
       }
       const paths = Files.create(directory, as.name, request.stderr === "merged" ? "merged" : "apart")
-      if (typeof paths === "string") return events.failed(new SpawnFailed({ problem: "Other", code: paths }))
+      if (typeof paths === "string") return events.failed(ownFailure(paths))
       launch(request, as, paths, { ...order, ...paths }, events)
     },
     attach(request) {
@@ -153,19 +160,16 @@ export const make = ({ bootId, forest, table, ...options }: Options): Detached =
         request.detached !== null && isUnborn(identity) ? "tree" : "leader",
         () => attached.tellExit()
       )
-      const attached = childOf(own, request, forget)
+      const attached = childOf(own, Files.readFound(own, request), request.onExit, forget)
       attached.tellRecorded()
       return portOf(identity, attached)
     }
   }
 }
 
-/** Who is to be told of one leader. */
-type Told = Pick<SpawnRequest, "stdout" | "stderr" | "onExit">
-
 /** The readers of one leader's files, and what is told of its exit. */
 interface Attached {
-  readonly readers: Readonly<Record<StreamName, FileReader>>
+  readonly readers: Files.Readers
   /** The leader is gone: reads what is there, and tells the recorded exit or the unknown one. Once. */
   readonly tellExit: () => void
   /** Tells the exit as soon as there is a file that says it. */
@@ -173,10 +177,8 @@ interface Attached {
   readonly release: () => void
 }
 
-const attach = (own: string | null, request: Told): Attached => {
-  const stdout = Files.follow(own, "stdout", request.stdout)
-  const stderr = request.stderr === "merged" ? stdout : Files.follow(own, "stderr", request.stderr)
-  const readers = new Set([stdout, stderr])
+const attach = (own: string | null, readersOf: Files.Readers, onExit: SpawnRequest["onExit"]): Attached => {
+  const readers = new Set(Object.values(readersOf))
   let told = false
   let released = false
   let awaited = false
@@ -191,7 +193,7 @@ const attach = (own: string | null, request: Told): Attached => {
       reader.settle(() => {
         if (--open > 0 || released) return
         const { code, signal } = completion ?? { code: null, signal: null }
-        request.onExit({ code, signal }, completion?.ended ?? undefined)
+        onExit({ code, signal }, completion?.ended ?? undefined)
       })
     }
   }
@@ -206,7 +208,7 @@ const attach = (own: string | null, request: Told): Attached => {
   for (const reader of readers) reader.poke()
 
   return {
-    readers: { stdout, stderr },
+    readers: readersOf,
     tellExit,
     tellRecorded() {
       awaited = true
@@ -274,13 +276,15 @@ const channelOf = ({ stdio }: ChildProcess): net.Socket | null => {
 const failureOf = ({ cwd, env, file }: Order, answer: Refusal | null): SpawnFailed => {
   if (answer === null) return new SpawnFailed({ problem: "OutcomeUnknown", code: null })
   const { code, of } = answer
-  if (of === "files") return new SpawnFailed({ problem: "Other", code })
+  if (of === "files") return ownFailure(code)
   return nameFailure({ file, cwd, path: env["PATH"] }, Object.assign(new Error(of), { code }))
 }
 
-/** Of what a missing program says, nothing is about the command. */
-const nameWatcherFailure = (error: unknown): SpawnFailed => {
-  const failure = nameFailure({ file: process.execPath, cwd: undefined, path: undefined }, error)
-  const isShortage = failure.problem === "TooManyFiles" || failure.problem === "TooManyProcesses"
-  return isShortage ? failure : new SpawnFailed({ problem: "Other", code: failure.code })
+/** What failed is nothing of the command's: files could not be made or opened, or the watcher not be started. */
+const ownFailure = (code: string): SpawnFailed => new SpawnFailed({ problem: shortages[code] ?? "Other", code })
+
+const shortages: Readonly<Record<string, SpawnProblem>> = {
+  EMFILE: "TooManyFiles",
+  ENFILE: "TooManyFiles",
+  EAGAIN: "TooManyProcesses"
 }

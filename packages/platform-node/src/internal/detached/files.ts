@@ -3,7 +3,7 @@
  * `exit.json` once the leader has ended. Directories have mode 0700, files 0600; what others may write to is not believed.
  */
 import { ProcessId } from "@procyon/runtime/domain/ProcessId"
-import type { DetachedFiles, OutputSink, StreamName } from "@procyon/runtime/ports/ProcessDriver"
+import type { DetachedFiles, OutputSink, SpawnRequest, StreamName } from "@procyon/runtime/ports/ProcessDriver"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as fs from "node:fs"
@@ -69,14 +69,40 @@ export const find = (directory: string, name: string): string | null => {
 const openStream = (own: string, stream: StreamName): number =>
   fs.openSync(path.join(own, fileNames[stream]), O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
 
-/** Reads a stream of `own` into `sink`; one that has no file ends at once. */
-export const follow = (own: string | null, stream: StreamName, sink: OutputSink): FileReader.FileReader => {
+type Sinks = Pick<SpawnRequest, "stdout" | "stderr">
+
+/** Who reads which stream; merged ones share a reader. */
+export type Readers = Readonly<Record<StreamName, FileReader.FileReader>>
+
+const readersOf = (sinks: Sinks, read: (stream: StreamName, sink: OutputSink) => FileReader.FileReader): Readers => {
+  const stdout = read("stdout", sinks.stdout)
+  return { stdout, stderr: sinks.stderr === "merged" ? stdout : read("stderr", sinks.stderr) }
+}
+
+/** Reads files that were just made. Throws when one cannot be opened. */
+export const readMade = (own: string, sinks: Sinks): Readers => {
+  const opened: Array<FileReader.FileReader> = []
   try {
-    return own === null ? FileReader.nothing(sink) : FileReader.make(openStream(own, stream), sink)
-  } catch {
-    return FileReader.nothing(sink)
+    return readersOf(sinks, (stream, sink) => {
+      const reader = FileReader.make(openStream(own, stream), sink)
+      opened.push(reader)
+      return reader
+    })
+  } catch (error) {
+    for (const reader of opened) reader.close()
+    throw error
   }
 }
+
+/** Reads files that were found; a stream without one that can be opened ends at once. */
+export const readFound = (own: string | null, sinks: Sinks): Readers =>
+  readersOf(sinks, (stream, sink) => {
+    try {
+      return own === null ? FileReader.nothing(sink) : FileReader.make(openStream(own, stream), sink)
+    } catch {
+      return FileReader.nothing(sink)
+    }
+  })
 
 /** Only what was made here: anything else in the directory keeps it. Links are removed, not followed. */
 export const removeNow = (directory: string, name: string): boolean => {
