@@ -3,7 +3,7 @@
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { ProcessLedgerMemory, ProcessRuntime, ShutdownBarrier } from "@procyon/runtime"
-import type { BlobStore, ProcessDriver, ProcessLedger, ShutdownPlan } from "@procyon/runtime"
+import type { BlobStore, ProcessLedger, ShutdownPlan } from "@procyon/runtime"
 import * as BlobStoreFileSystem from "@procyon/runtime/BlobStoreFileSystem"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
 import * as Cause from "effect/Cause"
@@ -45,9 +45,6 @@ export interface DriverOptions {
   readonly driver?: "auto" | "direct" | undefined
 }
 
-const driverOf = ({ driver = "auto" }: DriverOptions): Layer.Layer<ProcessDriver.Service> =>
-  driver === "auto" ? NodeKeeperDriver.layerAuto : NodeProcessDriver.layer
-
 /** Where a durable runtime keeps its state. */
 export interface StateOptions {
   /** Where the state is: made with mode 0700, and refused when it is another user's or others may write to it. */
@@ -63,15 +60,21 @@ export const layerLedger = (
 ): Layer.Layer<ProcessLedger.Service, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
   ProcessLedgerSql.layer.pipe(Layer.provide(NodeSqlite.layer({ filename: join(options.directory, "ledger.sqlite") })))
 
+const durableDriver = ({ directory, driver = "auto" }: StateOptions & DriverOptions) => {
+  const options = { detached: join(directory, "detached") }
+  return driver === "auto" ? NodeKeeperDriver.layerAutoWith(options) : NodeProcessDriver.layerWith(options)
+}
+
 /**
- * As `layer`, with all that outlives the application in files under `directory`: the next one finds its jobs again, ends
- * what has no owner, and tells what nobody was told (see `Recovery`). Each call makes another layer: keep the one that is
+ * As `layer`, with all that outlives the application in files under `directory`: rows in `ledger.sqlite`, output and exits
+ * of detached jobs in `detached`. The next one finds its jobs again, ends what has no owner, and tells what nobody was told
+ * (see `Recovery`). Each call makes another layer: keep the one that is
  * provided.
  */
 export const layerDurable = (
   options: StateOptions & DriverOptions
 ): Layer.Layer<ProcessRuntime.ProcessRuntime, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
-  ProcessRuntime.layer.pipe(Layer.provide([driverOf(options), NodeWorkspaceStore.layer, layerLedger(options)]))
+  ProcessRuntime.layer.pipe(Layer.provide([durableDriver(options), NodeWorkspaceStore.layer, layerLedger(options)]))
 
 /**
  * Keeps output that memory would lose as files under `directory`, which is made with mode 0700: provide it to `layer`.
