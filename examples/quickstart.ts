@@ -3,7 +3,7 @@
 // Seven short scenes with real processes, also as `npm start`. Ctrl-C ends it in the right order at any moment.
 // `npm start -- --hold` leaves two jobs running at the end, to be looked at, until Ctrl-C.
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import { NodeProcessDriver, NodeProcessRuntime } from "@procyon/platform-node"
+import { NodeKeeperDriver, NodeProcessRuntime } from "@procyon/platform-node"
 import {
   AppProcess,
   BackgroundProcess,
@@ -210,7 +210,7 @@ const blobs = Layer.unwrap(
   )
 ).pipe(Layer.provide(NodeServices.layer))
 
-const runtime = Layer.mergeAll(NodeProcessRuntime.layer, NodeProcessDriver.layer).pipe(
+const runtime = Layer.mergeAll(NodeProcessRuntime.layer, NodeKeeperDriver.layerAuto).pipe(
   Layer.provideMerge(blobs),
   Layer.provide([Settings.layer({ graceMillis: 300 }), shutdownReport])
 )

@@ -17,9 +17,10 @@ import { join } from "node:path"
 import * as NodeKeeperDriver from "./NodeKeeperDriver.ts"
 import * as NodeProcessDriver from "./NodeProcessDriver.ts"
 import * as NodeSqlite from "./NodeSqlite.ts"
+import * as NodeWorkspaceStore from "./NodeWorkspaceStore.ts"
 
 /**
- * `AppProcess`, `BackgroundProcess` and `ShutdownBarrier` on this machine's processes, with rows in memory. Output goes to
+ * `AppProcess`, `BackgroundProcess`, `Workspace` and `ShutdownBarrier` on this machine's processes, with rows in memory. Output goes to
  * no disk, unless a `BlobStore` is provided to it: see `layerBlobs`. Closing it runs the shutdown barrier. A constant, so
  * that however often it is provided in one application there is one runtime.
  *
@@ -27,7 +28,7 @@ import * as NodeSqlite from "./NodeSqlite.ts"
  * `NodeKeeperDriver`.
  */
 export const layer: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.layer.pipe(
-  Layer.provide([NodeKeeperDriver.layerAuto, ProcessLedgerMemory.layer])
+  Layer.provide([NodeKeeperDriver.layerAuto, NodeWorkspaceStore.layer, ProcessLedgerMemory.layer])
 )
 
 /**
@@ -35,8 +36,14 @@ export const layer: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.
  * 100 ms earlier and without a second process; when this one is killed, its children live on.
  */
 export const layerDirect: Layer.Layer<ProcessRuntime.ProcessRuntime> = ProcessRuntime.layer.pipe(
-  Layer.provide([NodeProcessDriver.layer, ProcessLedgerMemory.layer])
+  Layer.provide([NodeProcessDriver.layer, NodeWorkspaceStore.layer, ProcessLedgerMemory.layer])
 )
+
+/** Who starts the children: see `NodeKeeperDriver` and `NodeProcessDriver`. */
+export interface DriverOptions {
+  /** `auto`, the default: a keeper where one can be had. `direct`: the application itself. */
+  readonly driver?: "auto" | "direct" | undefined
+}
 
 /** Where a durable runtime keeps its state. */
 export interface StateOptions {
@@ -53,14 +60,21 @@ export const layerLedger = (
 ): Layer.Layer<ProcessLedger.Service, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
   ProcessLedgerSql.layer.pipe(Layer.provide(NodeSqlite.layer({ filename: join(options.directory, "ledger.sqlite") })))
 
+const durableDriver = ({ directory, driver = "auto" }: StateOptions & DriverOptions) => {
+  const options = { detached: join(directory, "detached") }
+  return driver === "auto" ? NodeKeeperDriver.layerAutoWith(options) : NodeProcessDriver.layerWith(options)
+}
+
 /**
- * As `layer`, with the rows of jobs in a file. They are there after a restart; nobody acts on those of an application that
- * was killed yet. Each call makes another layer: keep the one that is provided.
+ * As `layer`, with all that outlives the application in files under `directory`: rows in `ledger.sqlite`, output and exits
+ * of detached jobs in `detached`. The next one finds its jobs again, ends what has no owner, and tells what nobody was told
+ * (see `Recovery`). Each call makes another layer: keep the one that is
+ * provided.
  */
 export const layerDurable = (
-  options: StateOptions
+  options: StateOptions & DriverOptions
 ): Layer.Layer<ProcessRuntime.ProcessRuntime, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
-  ProcessRuntime.layer.pipe(Layer.provide([NodeKeeperDriver.layerAuto, layerLedger(options)]))
+  ProcessRuntime.layer.pipe(Layer.provide([durableDriver(options), NodeWorkspaceStore.layer, layerLedger(options)]))
 
 /**
  * Keeps output that memory would lose as files under `directory`, which is made with mode 0700: provide it to `layer`.

@@ -1,11 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as NodeKeeperDriver from "@procyon/platform-node/NodeKeeperDriver"
-import type * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
+import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
-import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import { type ChildProcess, spawn } from "node:child_process"
 import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
@@ -26,7 +28,7 @@ const parentOf = (pid: number): number | null => {
 
 /** The keepers that a process has, oldest number first. */
 const keepersOf = (application: number): ReadonlyArray<Seen> =>
-  living(path.join(sources, "program.ts")).filter(({ pid }) => parentOf(pid) === application)
+  living(path.join(sources, "procyonKeeper.ts")).filter(({ pid }) => parentOf(pid) === application)
 
 const keeperOf = (application: number): Effect.Effect<Seen> =>
   until("a keeper", () => keepersOf(application).at(-1) ?? null)
@@ -41,11 +43,12 @@ interface Application {
 const application = (
   how: string,
   tag: string,
-  env: Record<string, string> = {}
+  env: Record<string, string> = {},
+  file = program
 ): Effect.Effect<Application, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => {
-      const child = spawn(process.execPath, [program, how, tag], {
+      const child = spawn(process.execPath, [file, how, tag], {
         env: { ...process.env, ...env },
         stdio: ["ignore", "pipe", "inherit"]
       })
@@ -87,6 +90,19 @@ const withKeeper = <E>(
 const lostOne = (lost: ReadonlyArray<NodeKeeperDriver.Lost>): Effect.Effect<NodeKeeperDriver.Lost> =>
   until("the loss is told", () => lost[0])
 
+/** No program is there for a keeper until the scope ends. */
+const withoutNode: Effect.Effect<void, never, Scope.Scope> = Effect.asVoid(Effect.acquireRelease(
+  Effect.sync(() => {
+    const before = process.execPath
+    process.execPath = "/no/such/node"
+    return before
+  }),
+  (before) =>
+    Effect.sync(() => {
+      process.execPath = before
+    })
+))
+
 describe("NodeKeeperDriver", () => {
   describe("an application that is killed", () => {
     it.live(
@@ -106,6 +122,19 @@ describe("NodeKeeperDriver", () => {
         })),
       60_000
     )
+
+    it.live("leaves nobody alive that its runtime had started", () =>
+      Effect.scoped(Effect.gen(function*() {
+        const main = fileURLToPath(new URL("programs/main.ts", import.meta.url))
+        const app = yield* application("ours", "300", {}, main)
+        yield* until("its jobs are up", () => app.said().includes("ready"))
+        const keeper = yield* keeperOf(app.pid)
+        const jobs = living("trap").filter(({ pid }) => parentOf(pid) === keeper.pid)
+        assert.lengthOf(jobs, 2)
+        process.kill(app.pid, "SIGKILL")
+        yield* until("the keeper has ended", () => !isLiving(keeper))
+        assert.deepStrictEqual(jobs.filter(isLiving), [])
+      })), 20_000)
 
     it.live("leaves no directory of FIFOs", () =>
       Effect.scoped(Effect.gen(function*() {
@@ -200,16 +229,16 @@ describe("NodeKeeperDriver", () => {
     )
 
     it.live("hands its children neither its channel nor its ignored signals, nor its marker", () =>
-      withKeeper((driver) =>
+      withKeeper((driver, _, keeper) =>
         Effect.gen(function*() {
           const script = "grep SigIgn /proc/self/status; env | grep -c PROCYON_MARK_; exec ls -l /proc/self/fd"
           const job = yield* start(driver, shell(script), { merged: true })
           yield* job.exit
           assert.match(job.out.text, /^SigIgn:\s+0{16}\n1\n/)
-          // Beside the three of every child there is the listing's own, and what this test's parents left open to all.
-          const numbersOf = (text: string) => [...text.matchAll(/(\d+) -> /g)].map(([, number]) => number)
-          const { stdout } = spawnSync("ls", ["-l", "/proc/self/fd"], { encoding: "utf8" })
-          assert.deepStrictEqual(numbersOf(job.out.text), numbersOf(stdout))
+          const channel = fs.readlinkSync(`/proc/${keeper.pid}/fd/3`)
+          assert.match(channel, /^socket:/)
+          assert.include(job.out.text, "0 -> ")
+          assert.notInclude(job.out.text, channel)
         })
       ))
 
@@ -245,7 +274,7 @@ describe("NodeKeeperDriver", () => {
           visit(found)
         }
       }
-      visit(path.join(sources, "program.ts"))
+      visit(path.join(sources, "procyonKeeper.ts"))
       assert.isAbove(seen.size, 8)
     })
   })
@@ -318,6 +347,44 @@ describe("NodeKeeperDriver", () => {
       )
     })
   }
+
+  it.live(
+    "looks and signals by itself when no other keeper can be had, and starts nothing",
+    () =>
+      withKeeper((driver, lost, keeper) =>
+        Effect.gen(function*() {
+          const job = yield* start(driver, shell("setsid sleep 300 & echo ready; wait"))
+          yield* until("it is up", () => job.out.text.includes("ready"))
+          yield* withoutNode
+          process.kill(keeper.pid, "SIGKILL")
+          assert.deepStrictEqual(yield* lostOne(lost), { children: 1, restarted: false })
+          const command = exec("true")
+          const spawn = driver.spawn({
+            command,
+            marker: newMarker(),
+            stdout: job.err,
+            stderr: "merged",
+            onExit: () => {}
+          })
+          const refused = yield* Effect.result(spawn)
+          assert.strictEqual(Result.isFailure(refused) ? refused.failure.problem : "started", "Other")
+          assert.lengthOf((yield* job.look).members, 2)
+          yield* endTree(driver, job.root)
+          assert.deepStrictEqual(yield* job.exit, { code: null, signal: null })
+        })
+      ),
+    30_000
+  )
+
+  it.live("cannot be had where Node cannot be started, and is then done without", () =>
+    Effect.scoped(Effect.gen(function*() {
+      yield* withoutNode
+      const refused = yield* Effect.result(NodeKeeperDriver.make())
+      assert.isTrue(Result.isFailure(refused))
+      const driver = Context.get(yield* Layer.build(NodeKeeperDriver.layerAuto), ProcessDriver.Service)
+      const job = yield* start(driver, shell("exit 7"))
+      assert.deepStrictEqual(yield* job.exit, { code: 7, signal: null })
+    })))
 
   it.live("tells of an attached leader that ended, and ends one with the application's driver", () =>
     Effect.scoped(Effect.gen(function*() {

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { ProcessLedger } from "@procyon/runtime"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
-import { LedgerLaws } from "@procyon/testing"
+import { LedgerLaws, WorkspaceLedgerLaws } from "@procyon/testing"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -114,10 +114,11 @@ const run = async (directory: string, what: "ends" | "waits" | "floods", until: 
   return { child, closed, said: () => said, complained: () => complained }
 }
 
-LedgerLaws.ledgerLaws(
-  "a ledger in a file of SQLite",
-  Layer.unwrap(Effect.map(temporaryDirectory, (directory) => NodeProcessRuntime.layerLedger({ directory })))
+const inFile = Layer.unwrap(
+  Effect.map(temporaryDirectory, (directory) => NodeProcessRuntime.layerLedger({ directory }))
 )
+LedgerLaws.ledgerLaws("a ledger in a file of SQLite", inFile)
+WorkspaceLedgerLaws.workspaceLedgerLaws("a ledger in a file of SQLite", inFile)
 
 LedgerLaws.ledgerLaws(
   "a ledger whose file is opened anew for every call",
@@ -137,7 +138,13 @@ LedgerLaws.ledgerLaws(
         renew: (renewals) => anew((ledger) => ledger.renew(renewals)),
         get: (id) => anew((ledger) => ledger.get(id)),
         rows: (filter) => anew((ledger) => ledger.rows(filter)),
-        remove: (id, fence) => anew((ledger) => ledger.remove(id, fence))
+        remove: (id, fence) => anew((ledger) => ledger.remove(id, fence)),
+        workspaces: {
+          insert: (record) => anew(({ workspaces }) => workspaces.insert(record)),
+          update: (id, fence, changes) => anew(({ workspaces }) => workspaces.update(id, fence, changes)),
+          remove: (id, fence) => anew(({ workspaces }) => workspaces.remove(id, fence)),
+          list: (options) => anew(({ workspaces }) => workspaces.list(options))
+        }
       }
     })
   )

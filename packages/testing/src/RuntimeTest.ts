@@ -1,9 +1,10 @@
 /**
- * The whole runtime on fakes, in one line: scripted children, a ledger and a blob store in memory, and the world a test
- * moves. Nothing in it does real input or output, so a TestClock and `World.drain` see all that happens.
+ * The whole runtime on fakes, in one line: scripted children, a ledger, a blob store and directories in memory, and the
+ * world a test moves. Nothing in it does real input or output, so a TestClock and `World.drain` see all that happens.
  */
 import type * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import type * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
+import type * as WorkspaceStore from "@procyon/runtime/ports/WorkspaceStore"
 import * as ProcessRuntime from "@procyon/runtime/ProcessRuntime"
 import * as Settings from "@procyon/runtime/services/Settings"
 import * as ShutdownBarrier from "@procyon/runtime/services/ShutdownBarrier"
@@ -15,10 +16,12 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import * as ScriptedDriver from "./ScriptedDriver.ts"
+import type { Files } from "./WorkspaceStoreLaws.ts"
+import * as WorkspaceStoreMemory from "./WorkspaceStoreMemory.ts"
 import { World } from "./World.ts"
 
 /** What the layer provides. */
-export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service | World
+export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service | Files | World
 
 /** The children of the world, and what of the runtime differs from the ordinary. */
 export interface Options extends ScriptedDriver.Options {
@@ -26,6 +29,8 @@ export interface Options extends ScriptedDriver.Options {
   readonly driver?: Layer.Layer<ProcessDriver.Service, never, ProcessDriver.Service> | undefined
   /** Wraps the ledger in memory, to make it fail. */
   readonly ledger?: Layer.Layer<ProcessLedger.Service, never, ProcessLedger.Service> | undefined
+  /** Wraps the store of imagined directories, to make it fail. */
+  readonly workspaces?: Layer.Layer<WorkspaceStore.Service, never, WorkspaceStore.Service> | undefined
   /** Settings that differ from the defaults. Without it, those in force where the layer is built. */
   readonly settings?: Partial<Settings.Settings> | undefined
 }
@@ -40,16 +45,18 @@ export interface Options extends ScriptedDriver.Options {
 export const layer = (
   options: Options
 ): Layer.Layer<Services> => {
+  const onStore = options.workspaces === undefined
+    ? ProcessRuntime.layer
+    : Layer.provide(ProcessRuntime.layer, options.workspaces)
   const runtime = closing.pipe(
-    Layer.provideMerge(
-      options.driver === undefined ? ProcessRuntime.layer : Layer.provide(ProcessRuntime.layer, options.driver)
-    ),
+    Layer.provideMerge(options.driver === undefined ? onStore : Layer.provide(onStore, options.driver)),
     Layer.provideMerge(
       options.ledger === undefined
         ? ProcessLedgerMemory.layer
         : Layer.provide(options.ledger, ProcessLedgerMemory.layer)
     ),
     Layer.provide(BlobStoreMemory.layer),
+    Layer.provideMerge(WorkspaceStoreMemory.layer),
     Layer.provideMerge(ScriptedDriver.layer(options))
   )
   return Layer.fresh(

@@ -406,6 +406,8 @@ describe("a child that has become another user's", () => {
         assert.deepStrictEqual([stopped.listed, stopped.row.status], [[id], "kill_failed"])
         assert.deepStrictEqual(statuses(stopped.notices), ["kill_failed"])
         assert.deepStrictEqual(stopped.row.termination, receipt)
+        // It may still work there, so its released workspace stays.
+        assert.deepStrictEqual(stopped.workspace, { named: true, recorded: 1, there: true })
 
         process.kill(pid, "SIGUSR1")
         const settled = yield* unprivileged.line
@@ -413,6 +415,7 @@ describe("a child that has become another user's", () => {
         assert.deepStrictEqual([settled.info.status, settled.info.exit], ["cancelled", exited(0)])
         assert.deepStrictEqual([settled.row.status, statuses(settled.notices)], ["cancelled", ["cancelled"]])
         assert.deepStrictEqual(settled.events, [...openingEvents, "KillFailed", "Exited", "Resolved"])
+        assert.deepStrictEqual(settled.workspace, { named: true, recorded: 0, there: false })
         assert.deepStrictEqual(settled.info.receipt.timeline.slice(0, receipt.timeline.length), receipt.timeline)
         assert.deepStrictEqual(yield* unprivileged.end, { code: 0, stderr: "" })
       })
@@ -442,6 +445,7 @@ interface Told {
   readonly row: ProcessLedger.LedgerRow
   readonly events: ReadonlyArray<string>
   readonly notices: ReadonlyArray<{ readonly status: string }>
+  readonly workspace: { readonly named: boolean; readonly recorded: number; readonly there: boolean }
 }
 
 const survivorOf = ({ info }: Told): Status.Survivor => info.receipt.survivors[0] ?? assert.fail("nobody survived")

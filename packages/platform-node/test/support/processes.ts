@@ -4,7 +4,15 @@
  */
 import { assert, it } from "@effect/vitest"
 import * as NodeProcessDriver from "@procyon/platform-node/NodeProcessDriver"
-import { type ProcessLedger, ProcessLedgerMemory, ProcessRuntime, Settings, ShutdownBarrier } from "@procyon/runtime"
+import * as NodeWorkspaceStore from "@procyon/platform-node/NodeWorkspaceStore"
+import {
+  type ProcessLedger,
+  ProcessLedgerMemory,
+  ProcessRuntime,
+  Settings,
+  ShutdownBarrier,
+  type WorkspaceStore
+} from "@procyon/runtime"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -160,11 +168,12 @@ const short: Partial<Settings.Settings> = { graceMillis: 300, forceWindowMillis:
 /** A runtime of its own on real processes, its rows in sight. */
 export const runtime = (
   settings: Partial<Settings.Settings>,
-  onReport: (report: ShutdownBarrier.ShutdownReport) => void = () => {}
+  onReport: (report: ShutdownBarrier.ShutdownReport) => void = () => {},
+  workspaces: Layer.Layer<WorkspaceStore.Service> = NodeWorkspaceStore.layer
 ): Layer.Layer<Services> =>
   Layer.fresh(ProcessRuntime.layer.pipe(
     Layer.provideMerge(ProcessLedgerMemory.layer),
-    Layer.provide(NodeProcessDriver.layer),
+    Layer.provide([NodeProcessDriver.layer, workspaces]),
     Layer.provide(Settings.layer({ ...short, ...settings })),
     Layer.provide(ShutdownBarrier.onReport((report) => Effect.sync(() => onReport(report))))
   ))
@@ -263,13 +272,17 @@ export const compiled = (
 export interface Host<A> {
   /** The next line that has not been taken. */
   readonly line: Effect.Effect<A>
+  /** Kills it, as a system does that has run out of memory, and waits until it has gone. */
+  readonly kill: Effect.Effect<void>
   /** Waits for its end: the exit code, or -1 for a signal, and everything that it wrote to stderr. */
   readonly end: Effect.Effect<{ readonly code: number; readonly stderr: string }>
 }
 
+/** `via`: what starts it, with its arguments, such as a program that changes where it runs. */
 export const host = <A>(
   file: URL,
-  args: ReadonlyArray<string>
+  args: ReadonlyArray<string>,
+  via: ReadonlyArray<string> = []
 ): Effect.Effect<Host<A>, never, Scope.Scope> =>
   Effect.gen(function*() {
     // A host that is killed, or never closes its runtime, leaves its files there; it may be any user.
@@ -277,7 +290,9 @@ export const host = <A>(
     fs.chmodSync(temporary, 0o777)
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
-        spawn(process.execPath, [
+        spawn("env", [
+          ...via,
+          process.execPath,
           "--disable-warning=ExperimentalWarning",
           fileURLToPath(file),
           ...args
@@ -305,6 +320,10 @@ export const host = <A>(
           return JSON.parse(line) as A
         }
       ),
+      kill: Effect.suspend(() => {
+        child.kill("SIGKILL")
+        return Effect.asVoid(until("the host has gone", () => ended(child)))
+      }),
       end: Effect.map(
         until("the host ends", () => ended(child) && child.stdout.readableEnded && child.stderr.readableEnded),
         () => ({ code: child.exitCode ?? -1, stderr })
@@ -315,10 +334,11 @@ export const host = <A>(
 const has = (program: string): boolean => spawnSync("sh", ["-c", `command -v ${program}`]).status === 0
 
 /** Why a test cannot run here; `null` when it can. */
-const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids" | "mounts"): string | null => {
+const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids" | "mounts" | "unshare"): string | null => {
   if (what === "root") return process.getuid?.() === 0 ? null : "root"
   if (what === "pids") return canWrite("/proc/sys/kernel/ns_last_pid") ? null : "a writable ns_last_pid"
   if (what === "mounts") return canMount() ? null : "the right to mount"
+  if (what === "unshare") return spawnSync("unshare", ["--mount", "true"]).status === 0 ? null : "mount namespaces"
   return has(what) ? null : what
 }
 

@@ -72,8 +72,24 @@ export const ReportRow = Schema.Struct({
 export interface ReportRow extends Schema.Schema.Type<typeof ReportRow> {}
 
 /**
- * What the barrier did. `clean`: every process settled, but for those that were to live on, and the budget sufficed. `budgetExceeded`: it ran out before all
- * phases were done; the rest was cut short. Rows hold no argument, script, environment or output.
+ * What became of one workspace. `kept`: a process that uses it is not settled, or not recorded as such; `by` is the id of
+ * one of them, where it has one. `failed`: it is there, or still recorded,
+ * because of `problem`. No path is told.
+ */
+export const WorkspaceRow = Schema.Struct({
+  id: Schema.String,
+  owner: Schema.NullOr(Schema.String),
+  outcome: Schema.Literals(["removed", "kept", "failed"]),
+  problem: Schema.NullOr(Schema.String),
+  by: Schema.NullOr(Schema.String)
+})
+export interface WorkspaceRow extends Schema.Schema.Type<typeof WorkspaceRow> {}
+
+/**
+ * What the barrier did. `clean`: every process settled, every workspace was removed, but for the processes that were to
+ * live on and the workspaces they work in, and the budget sufficed. `budgetExceeded`: it ran out before all phases were
+ * done; the rest was cut short. Rows hold no argument, script, environment or output. `workspaces`: those that were not
+ * removed yet when it began.
  */
 export const ShutdownReport = Schema.Struct({
   mode: Mode,
@@ -81,7 +97,8 @@ export const ShutdownReport = Schema.Struct({
   budgetExceeded: Schema.Boolean,
   durationMillis: Schema.Finite,
   phases: Schema.Array(PhaseTime),
-  rows: Schema.Array(ReportRow)
+  rows: Schema.Array(ReportRow),
+  workspaces: Schema.Array(WorkspaceRow)
 })
 export interface ShutdownReport extends Schema.Schema.Type<typeof ShutdownReport> {}
 
@@ -92,20 +109,31 @@ const isOver = ({ detached, status }: ReportRow): boolean =>
 /** The report of these facts: `clean` follows from them. */
 export const report = (facts: Omit<ShutdownReport, "clean">): ShutdownReport => ({
   ...facts,
-  clean: !facts.budgetExceeded && facts.rows.every(isOver)
+  clean: !facts.budgetExceeded && facts.rows.every(isOver) && facts.workspaces.every(isRemovedOr(facts.rows))
 })
 
-/** Rows that a summary shows; the others are counted. */
+/** It was removed, or whoever works in it was to live on. */
+const isRemovedOr = (rows: ReadonlyArray<ReportRow>) => (workspace: WorkspaceRow): boolean =>
+  isRemoved(workspace) || rows.some((row) => row.id === workspace.by && row.detached && isOver(row))
+
+const isRemoved = ({ outcome }: WorkspaceRow): boolean => outcome === "removed"
+
+/** Rows that a summary shows; the others are counted. So for workspaces. */
 export const maxSummaryRows = 20
 
-/** A small table for people: how it went, when each phase began, and the rows, those that are not settled first. */
+/**
+ * A small table for people: how it went, when each phase began, the rows, those that are not settled first, and the
+ * workspaces that were not removed.
+ */
 export const summarize = (self: ShutdownReport): string =>
-  [headline(self), ...phaseLines(self.phases), ...rowLines(self.rows)].join("\n")
+  [headline(self), ...phaseLines(self.phases), ...rowLines(self.rows), ...workspaceLines(self.workspaces)].join("\n")
 
 const headline = (self: ShutdownReport): string => {
   const open = self.rows.filter((row) => !isOver(row)).length
+  const left = self.workspaces.filter((row) => !isRemoved(row)).length
   const outcome = self.clean ? "clean" : [
     ...(open > 0 ? [`${open} not settled`] : []),
+    ...(left > 0 ? [left === 1 ? "1 workspace left" : `${left} workspaces left`] : []),
     ...(self.budgetExceeded ? ["budget exceeded"] : [])
   ].join(", ")
   const count = self.rows.length === 1 ? "1 process" : `${self.rows.length} processes`
@@ -127,6 +155,26 @@ const rowLines = (rows: ReadonlyArray<ReportRow>): ReadonlyArray<string> => {
     ...(more > 0 ? [`  … and ${more} more`] : [])
   ]
 }
+
+const workspaceLines = (rows: ReadonlyArray<WorkspaceRow>): ReadonlyArray<string> => {
+  const left = rows.filter((row) => !isRemoved(row))
+  if (left.length === 0) return []
+  const more = left.length - maxSummaryRows
+  return [
+    ...Printable.table([
+      ["workspace", "owner", "outcome", "because of"],
+      ...left.slice(0, maxSummaryRows).map(workspaceCells)
+    ]),
+    ...(more > 0 ? [`  … and ${more} more`] : [])
+  ]
+}
+
+const workspaceCells = (row: WorkspaceRow): ReadonlyArray<string> => [
+  Printable.line(row.id, 32),
+  Printable.line(row.owner ?? "-", 24),
+  row.outcome,
+  Printable.line(row.by ?? row.problem ?? "-", 32)
+]
 
 const cells = (row: ReportRow): ReadonlyArray<string> => [
   Printable.line(row.id, 32),

@@ -10,6 +10,7 @@ import type * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Identity } from "../domain/Identity.ts"
 import { isSettled, Status, TerminationResult } from "../domain/Status.ts"
+import type { WorkspaceLedger } from "./WorkspaceLedger.ts"
 
 /**
  * Carries no statement, no path and no message of the store's own.
@@ -170,6 +171,8 @@ export interface ProcessLedger {
    * living process is never forgotten. That of a `kill_failed` one is; the caller answers for it.
    */
   readonly remove: (id: string, fence: number) => Effect.Effect<boolean, LedgerError>
+  /** The records of the directories that these processes work in. */
+  readonly workspaces: WorkspaceLedger
 }
 
 /** Where the rows of jobs are. */

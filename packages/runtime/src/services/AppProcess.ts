@@ -16,6 +16,7 @@ import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Status from "../domain/Status.ts"
 import { spanned } from "../internal/Spanned.ts"
 import { SpawnFailed } from "../ports/ProcessDriver.ts"
+import { WorkspaceError } from "../ports/WorkspaceStore.ts"
 import { retentionsOf } from "./host/Core.ts"
 import { type OwnedProcess, receiptOf as currentReceipt } from "./host/OwnedProcess.ts"
 import { StdinClosed, writeAll } from "./host/Stdin.ts"
@@ -25,6 +26,8 @@ import { Info, infoOf, stderrOf } from "./ProcessInfo.ts"
 import type * as ProcessOptions from "./ProcessOptions.ts"
 import { resolve as resolveOptions } from "./ProcessOptions.ts"
 import * as ShutdownBarrier from "./ShutdownBarrier.ts"
+import { enter } from "./workspaces/entering.ts"
+import { WorkspaceReleased } from "./workspaces/OwnedWorkspace.ts"
 
 export { Info, StdinClosed }
 export type { Page, ReadOptions, View } from "./OutputRetention.ts"
@@ -50,7 +53,7 @@ export class StartWithdrawn extends Schema.TaggedError<StartWithdrawn>()("StartW
  */
 export class SpawnError extends Schema.TaggedError<SpawnError>()("SpawnError", {
   command: Schema.String,
-  reason: Schema.Union([InvalidCommand, SpawnFailed, RuntimeClosed, StartWithdrawn])
+  reason: Schema.Union([InvalidCommand, SpawnFailed, RuntimeClosed, StartWithdrawn, WorkspaceReleased, WorkspaceError])
 }) {
   override get message(): string {
     return `${this.command}: ${this.reason.message}`
@@ -215,8 +218,9 @@ const make = Effect.gen(function*() {
   /** Of settled processes: no row tells of them, so nobody could find them once the runtime is gone. */
   const blobs: Array<string> = []
 
-  const keepBlobs = (process: OwnedProcess): Effect.Effect<void> =>
+  const settled = (process: OwnedProcess): Effect.Effect<void> =>
     Effect.sync(() => {
+      process.workspace?.leave(process)
       for (const retention of retentionsOf(process)) {
         const { blob } = retention.metadata()
         if (blob !== null) blobs.push(blob)
@@ -237,12 +241,24 @@ const make = Effect.gen(function*() {
         resolveOptions(command, options, host.settings, "separate"),
         (reason) => new SpawnError({ command: name, reason })
       )
-      const process = host.admit(command, policy)
+      const { workspace, ...entered } = yield* Result.mapError(
+        enter(host, command, policy, options.workspace),
+        (reason) => new SpawnError({ command: name, reason })
+      )
+      const process = host.admit(entered.command, policy, { workspace })
       if (process === null) return yield* Result.fail(new SpawnError({ command: name, reason: new RuntimeClosed() }))
       own.add(process)
-      process.hooks = { onSettled: keepBlobs(process) }
+      process.hooks = { beforeSpawn: workspace?.recordGuests, onSettled: settled(process) }
       return process
     })
+
+  /** Why a start ended with nothing started and no failure of the driver's. */
+  const withdrawal = ({ state }: OwnedProcess): SpawnError["reason"] => {
+    if (host.draining()) return new RuntimeClosed()
+    return state._tag === "Settled" && state.cause._tag === "StartFailed"
+      ? new WorkspaceError({ operation: "record", problem: "NotRecorded", refusal: null })
+      : new StartWithdrawn()
+  }
 
   /** The driver's answer as the caller sees it. */
   const awaitStart = (process: OwnedProcess): Effect.Effect<void, SpawnError> =>
@@ -252,7 +268,7 @@ const make = Effect.gen(function*() {
         started ? Effect.void : Effect.fail(
           new SpawnError({
             command: process.summary.name,
-            reason: host.draining() ? new RuntimeClosed() : new StartWithdrawn()
+            reason: withdrawal(process)
           })
         )
       )

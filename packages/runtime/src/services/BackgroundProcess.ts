@@ -41,6 +41,7 @@ import * as ProcessHost from "./ProcessHost.ts"
 import { Info as ProcessInfo, infoOf as processInfoOf, stderrOf } from "./ProcessInfo.ts"
 import * as Recovery from "./Recovery.ts"
 import * as ShutdownBarrier from "./ShutdownBarrier.ts"
+import * as Workspace from "./Workspace.ts"
 
 export { Event, Notice }
 export type { StartOptions } from "./jobs/Admission.ts"
@@ -203,6 +204,10 @@ const make = Effect.gen(function*() {
   const settled = (owner: Owner, job: Job): Effect.Effect<void> =>
     Effect.map(rows.move(job, endOf(job)), (outcome) => {
       if (outcome === "lost") return dropLost(job)
+      // One whose row never came to be has none that could still say that it runs.
+      if (job.row.written === null) job.process.workspace?.leave(job.process)
+      // An earlier life's workspace may have waited for it.
+      if (job.process.adopted) host.fork(reconciling.finishWorkspaces)
       if (!job.announced && job.process.child === null) {
         owner.jobs.delete(job.process.id)
         host.fork(rows.keepFailed(job))
@@ -364,7 +369,8 @@ const make = Effect.gen(function*() {
     }
   }
 
-  const reconciling = Reconciling.make({ host, ledger, rows, owners, notices, events, hooksOf })
+  const workspaces = yield* Workspace.Service
+  const reconciling = Reconciling.make({ host, ledger, rows, owners, notices, events, workspaces, hooksOf })
 
   /**
    * The next runtime on this ledger need not wait for leases, nor for this program to end. What could not be ended is looked
@@ -444,7 +450,7 @@ const viewOf = (job: Job, view: View): Effect.Effect<View, OutputUnavailable> =>
 export const layer: Layer.Layer<
   BackgroundProcessService | Recovery.Service,
   never,
-  ProcessHost.Service | ShutdownBarrier.Service | ProcessLedger.Service
+  ProcessHost.Service | ShutdownBarrier.Service | ProcessLedger.Service | Workspace.Service
 > = Layer.effectContext(make)
 
 /** Gives what is around a plugin the jobs of `owner`; closing it retires the owner. */

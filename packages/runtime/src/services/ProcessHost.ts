@@ -39,6 +39,7 @@ import * as OutputRetention from "./OutputRetention.ts"
 import type { Policy } from "./ProcessOptions.ts"
 import * as Settings from "./Settings.ts"
 import * as Termination from "./Termination.ts"
+import type { OwnedWorkspace } from "./workspaces/OwnedWorkspace.ts"
 
 export type { Hooks, OwnedProcess }
 
@@ -50,7 +51,14 @@ export interface ProcessHost {
   readonly fork: <A>(effect: Effect.Effect<A>) => Fiber.Fiber<A>
   /** Every process that is not settled, in the order of admission. */
   readonly live: ReadonlySet<OwnedProcess>
-  /** Takes a process in, in phase `starting`, without starting it. `null`: the runtime is draining. */
+  /** Every workspace that is recorded and not removed: kept by `Workspace`, told of by the barrier. */
+  readonly workspaces: Set<OwnedWorkspace>
+  /** An id that no process and no workspace of this runtime has had. */
+  readonly nextId: () => string
+  /**
+   * Takes a process in, in phase `starting`, without starting it, and as a user of the workspace it works in. `null`: the
+   * runtime is draining. Who hands it in tells the workspace when it leaves.
+   */
   readonly admit: (command: CommandSpec, policy: Policy, options?: AdmitOptions) => OwnedProcess | null
   /** Takes in what a row of an earlier life tells of; nothing is done to it before `resume`. */
   readonly adopt: (row: LedgerRow) => OwnedProcess
@@ -85,9 +93,10 @@ export interface ProcessHost {
   readonly draining: () => boolean
 }
 
-/** `detached`: it is to outlive the runtime. */
+/** `detached`: it is to outlive the runtime. `workspace`: what it works in. */
 export interface AdmitOptions {
   readonly detached?: boolean | undefined
+  readonly workspace?: OwnedWorkspace | null | undefined
 }
 
 class ProcessHostService extends Context.Service<ProcessHostService, ProcessHost>()("@procyon/runtime/ProcessHost") {}
@@ -248,7 +257,7 @@ const make = Effect.gen(function*() {
   const end: ProcessHost["end"] = (process, cause, now = false) =>
     dispatch(process, { _tag: "EndRequested", request: { cause, now } })
 
-  const admit: ProcessHost["admit"] = (command, policy, { detached = false } = {}) => {
+  const admit: ProcessHost["admit"] = (command, policy, { detached = false, workspace = null } = {}) => {
     if (draining) return null
     const id = nextId()
     const onCap = () => end(process, { _tag: "OutputCap" })
@@ -269,6 +278,8 @@ const make = Effect.gen(function*() {
       startedMono: timers.now()
     })
     live.add(process)
+    process.workspace = workspace
+    workspace?.users.add(process)
     return process
   }
 
@@ -302,6 +313,8 @@ const make = Effect.gen(function*() {
     clock,
     fork,
     live,
+    workspaces: new Set(),
+    nextId,
     admit,
     adopt: adopting.adopt,
     resume: adopting.resume,

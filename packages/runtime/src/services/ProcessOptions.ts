@@ -9,6 +9,7 @@ import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import { cut } from "../domain/Printable.ts"
 import type { StoredPolicy } from "../ports/ProcessLedger.ts"
 import type { Settings } from "./Settings.ts"
+import type { Workspace } from "./workspaces/OwnedWorkspace.ts"
 
 /** What is kept of a process's output. Sizes are bytes; negative, fractional and NaN are refused. */
 export interface OutputOptions {
@@ -45,6 +46,11 @@ export interface Options {
   /** Whether stdout and stderr are kept as one stream in arrival order, or apart. */
   readonly streams?: "merged" | "separate" | undefined
   readonly output?: OutputOptions | undefined
+  /**
+   * What it works in: its working directory, where the command names none. It stays there until the process is settled.
+   * One of this runtime that is not released, and not together with `leftovers: "keep"`.
+   */
+  readonly workspace?: Workspace | undefined
 }
 
 /** The same, resolved: milliseconds and bytes, every default filled in. */

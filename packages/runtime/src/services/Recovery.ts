@@ -11,6 +11,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as Printable from "../domain/Printable.ts"
+import { WorkspaceRow } from "../domain/ShutdownPlan.ts"
 import * as Status from "../domain/Status.ts"
 import type { Info } from "./BackgroundProcess.ts"
 import type { ProcessNotFound } from "./jobs/JobErrors.ts"
@@ -41,12 +42,14 @@ export interface Entry extends Schema.Schema.Type<typeof Entry> {}
 
 /**
  * What one pass found. `entries`: every row that was not settled when it began and was not this runtime's own. `known`:
- * rows of jobs that had settled before, whose records and notices were read. `unreadable`: a row could not be read, and
+ * rows of jobs that had settled before, whose records and notices were read. `workspaces`: those that runtimes which are
+ * gone have left, removed, kept or failed. `unreadable`: a row could not be read, and
  * stays as it is. `failed`: the ledger could not be asked, so that nothing is known.
  */
 export const Report = Schema.Struct({
   entries: Schema.Array(Entry),
   known: Schema.Natural,
+  workspaces: Schema.Array(WorkspaceRow),
   unreadable: Schema.Boolean,
   failed: Schema.Boolean,
   durationMillis: Schema.Finite
@@ -83,7 +86,7 @@ export const maxSummaryEntries = 20
 /** A small table for people: how many came to what, and the entries, those for review first. */
 export const summarize = (self: Report): string => [headline(self), ...entryLines(self.entries)].join("\n")
 
-const headline = ({ durationMillis, entries, failed, known, unreadable }: Report): string => {
+const headline = ({ durationMillis, entries, failed, known, unreadable, workspaces }: Report): string => {
   if (failed) return "recovery: the ledger could not be read"
   const counts = Outcome.literals.flatMap((outcome) => {
     const count = entries.filter((entry) => entry.outcome === outcome).length
@@ -92,10 +95,17 @@ const headline = ({ durationMillis, entries, failed, known, unreadable }: Report
   const told = [
     counts.length === 0 ? "nothing to do" : counts.join(", "),
     ...(known === 0 ? [] : [`${known} had ended before`]),
+    ...workspaceCounts(workspaces),
     ...(unreadable ? ["some rows could not be read"] : [])
   ]
   return `recovery: ${told.join("; ")} (${Math.round(durationMillis)} ms)`
 }
+
+const workspaceCounts = (workspaces: ReadonlyArray<WorkspaceRow>): ReadonlyArray<string> =>
+  WorkspaceRow.fields.outcome.literals.flatMap((outcome) => {
+    const count = workspaces.filter((workspace) => workspace.outcome === outcome).length
+    return count === 0 ? [] : [`${count} workspace${count === 1 ? "" : "s"} ${outcome}`]
+  })
 
 const entryLines = (entries: ReadonlyArray<Entry>): ReadonlyArray<string> => {
   if (entries.length === 0) return []

@@ -18,6 +18,7 @@ import * as ShutdownPlan from "../domain/ShutdownPlan.ts"
 import { within } from "../internal/Within.ts"
 import type { OwnedProcess } from "./host/OwnedProcess.ts"
 import * as ProcessHost from "./ProcessHost.ts"
+import * as OwnedWorkspace from "./workspaces/OwnedWorkspace.ts"
 
 export { Phase, ShutdownReport, summarize } from "../domain/ShutdownPlan.ts"
 
@@ -133,6 +134,7 @@ const make = Effect.gen(function*() {
     enter("stopping")
     host.drain()
     const processes = [...host.live]
+    const workspaces = new Set(host.workspaces)
     enter("draining")
     // Bounded apart: it must not use up what the children need.
     yield* workOf("draining", Math.min(left(), settings.portWindowMillis))
@@ -147,6 +149,8 @@ const make = Effect.gen(function*() {
     enter("settling")
     yield* workOf("settling", left())
     enter("workspaces")
+    // Recovery may have come upon some meanwhile.
+    for (const workspace of host.workspaces) workspaces.add(workspace)
     yield* workOf("workspaces", left())
     enter("closed")
     const report = ShutdownPlan.report({
@@ -154,7 +158,8 @@ const make = Effect.gen(function*() {
       budgetExceeded: Option.isNone(ended),
       durationMillis: Math.round(timers.now() - began),
       phases: times,
-      rows: processes.map(rowOf)
+      rows: processes.map(rowOf),
+      workspaces: Array.from(workspaces, OwnedWorkspace.rowOf)
     })
     yield* within(() => tell(report), settings.portWindowMillis).pipe(
       Effect.catchCause(() => Effect.logWarning("telling the shutdown's report failed"))

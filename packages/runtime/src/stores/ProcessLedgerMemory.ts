@@ -5,6 +5,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as WorkspaceLedgerMemory from "../internal/WorkspaceLedgerMemory.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
 
 /** An empty ledger. Never fails. */
@@ -48,7 +49,8 @@ export const make: Effect.Effect<ProcessLedger.ProcessLedger> = Effect.sync(() =
         const row = rows.get(id)
         if (row === undefined || row.fence !== fence || row.status === "running") return false
         return rows.delete(id)
-      })
+      }),
+    workspaces: WorkspaceLedgerMemory.make()
   }
 })
 

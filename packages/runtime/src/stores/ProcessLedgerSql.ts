@@ -29,9 +29,10 @@ import { Identity } from "../domain/Identity.ts"
 import * as Status from "../domain/Status.ts"
 import * as GroupCommit from "../internal/GroupCommit.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
+import * as Workspaces from "./sql/Workspaces.ts"
 
 /**
- * Brings the tables up to date (`procyon_processes`, `procyon_migrations`) and gives the ledger over them. Fails with
+ * Brings the tables up to date (`procyon_processes`, `procyon_workspaces`, `procyon_migrations`) and gives the ledger over them. Fails with
  * `open` when the database cannot be reached, has tables of a newer program (`Newer`, and nothing was changed), or is
  * neither SQLite nor PostgreSQL.
  */
@@ -111,7 +112,8 @@ const ledger = (sql: Client, renewal: Renewal, alone: Alone): ProcessLedger.Proc
         "remove",
         sql`DELETE FROM procyon_processes
           WHERE id = ${encodeText(id)} AND fence = ${fence} AND status <> 'running' RETURNING id`
-      )
+      ),
+    workspaces: Workspaces.make(sql, run)
   }
 }
 
@@ -362,7 +364,8 @@ const migrations = {
       (statement) => statement,
       { discard: true }
     )
-  )
+  ),
+  ...Workspaces.migrations
 }
 
 const newest = Object.keys(migrations).length

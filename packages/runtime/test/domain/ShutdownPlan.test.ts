@@ -16,6 +16,11 @@ const row = (id: string, change: Partial<ShutdownPlan.ReportRow> = {}): Shutdown
   ...change
 })
 
+const workspace = (
+  outcome: ShutdownPlan.WorkspaceRow["outcome"],
+  change: Partial<ShutdownPlan.WorkspaceRow> = {}
+): ShutdownPlan.WorkspaceRow => ({ id: "w-1", owner: "s-1", outcome, problem: null, by: null, ...change })
+
 const report = (change: Partial<Omit<ShutdownPlan.ShutdownReport, "clean">> = {}): ShutdownPlan.ShutdownReport =>
   ShutdownPlan.report({
     mode: "graceful",
@@ -23,6 +28,7 @@ const report = (change: Partial<Omit<ShutdownPlan.ShutdownReport, "clean">> = {}
     durationMillis: 5020,
     phases: [],
     rows: [],
+    workspaces: [],
     ...change
   })
 
@@ -74,6 +80,12 @@ describe("report", () => {
     assert.isFalse(report({ budgetExceeded: true }).clean)
   })
 
+  it("is not clean when a workspace is left", () => {
+    assert.isTrue(report({ workspaces: [workspace("removed")] }).clean)
+    assert.isFalse(report({ workspaces: [workspace("removed"), workspace("kept")] }).clean)
+    assert.isFalse(report({ workspaces: [workspace("failed")] }).clean)
+  })
+
   it.prop("goes through JSON and back", [ShutdownPlan.ShutdownReport], ([given]) => {
     const codec = Schema.toCodecJson(ShutdownPlan.ShutdownReport)
     const json = JSON.stringify(Schema.encodeSync(codec)(given))
@@ -102,6 +114,22 @@ describe("summarize", () => {
       "  id              owner  title       status       survivors",
       "  build           -      -           kill_failed  2: 4713 sleep (EPERM), …",
       "  0myxn7sw000i00  s-1    dev server  cancelled    -"
+    ])
+  })
+
+  it("shows the workspaces that are left, and why", () => {
+    const text = ShutdownPlan.summarize(report({
+      workspaces: [
+        workspace("removed"),
+        workspace("kept", { id: "w-2", by: "0myxn7sw000i00" }),
+        workspace("failed", { id: "w-3", owner: null, problem: "Refused" })
+      ]
+    }))
+    assert.deepStrictEqual(text.split("\n"), [
+      "shutdown (graceful): 2 workspaces left; 0 processes, 5.02 s",
+      "  workspace  owner  outcome  because of",
+      "  w-2        s-1    kept     0myxn7sw000i00",
+      "  w-3        -      failed   Refused"
     ])
   })
 

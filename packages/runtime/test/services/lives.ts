@@ -87,7 +87,13 @@ export const begin = (
       renew: (renewals) => gated(ledger.renew(renewals)),
       get: (id) => gated(ledger.get(id)),
       rows: (filter) => gated(ledger.rows(filter)),
-      remove: (id, fence) => gated(ledger.remove(id, fence))
+      remove: (id, fence) => gated(ledger.remove(id, fence)),
+      workspaces: {
+        insert: (record) => gated(ledger.workspaces.insert(record)),
+        update: (id, fence, changes) => gated(ledger.workspaces.update(id, fence, changes)),
+        remove: (id, fence) => gated(ledger.workspaces.remove(id, fence)),
+        list: (options) => gated(ledger.workspaces.list(options))
+      }
     }
     const scope = yield* Scope.make()
     const context = yield* Layer.buildWithScope(

@@ -1,7 +1,7 @@
 /**
  * The keeper as the driver has it: always there. A keeper that is lost is replaced, is told whom the lost one kept, and
- * is asked again what that one had not answered. When none can be had any more, this process looks and signals itself,
- * and starts nothing.
+ * is asked again what that one had not answered. When none can be had, this process looks and signals itself and refuses
+ * to start anything, until a later start finds that one can be had again.
  */
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import type { Exit } from "@procyon/runtime/domain/Status"
@@ -14,7 +14,7 @@ import type { Answer, Order, Question, Report, Start } from "./protocol.ts"
 /** Pauses before each try to replace a keeper, in milliseconds. */
 const retryMillis = [0, 100, 500]
 
-/** After how long a keeper's loss is not held against the next one, in milliseconds. */
+/** After how long a loss is forgotten, and tries begin anew, in milliseconds. */
 const steadyMillis = 10_000
 
 /** What was lost. `restarted: false`: no other keeper could be started. */
@@ -88,6 +88,9 @@ export const open = (
   let living = 0
   let ids = 0
   let peer: Peer | null = null
+  /** This process in the place of a keeper, and since when. */
+  let standIn: { readonly peer: Peer; readonly since: number } | null = null
+  let reviving = false
   let closed = false
   let tries = 0
   let readyAt = 0
@@ -166,10 +169,9 @@ export const open = (
     update()
   }
 
-  /** This process in the place of a keeper. */
-  const standIn = (): Peer => {
+  const makeStandIn = (): Peer => {
     const keeper = Keeper.make((report) => queueMicrotask(() => receive(report)), { starts: false })
-    return { send: keeper.handle, hold: () => {}, kill: (done) => done(), leave: () => {} }
+    return { send: keeper.handle, hold: () => {}, kill: (done) => done(), leave: () => keeper.end(() => {}) }
   }
 
   /** Tries once, and calls back with a keeper or with `null`. */
@@ -195,6 +197,31 @@ export const open = (
     setTimeout(() => openKeeper((helper) => helper === null ? reopenKeeper(answer) : answer(helper)), pause)
   }
 
+  /** Makes it the one that is told and asked, and tells and asks it what has been so far. `null`: this process. */
+  const install = (next: Peer | null): void => {
+    reviving = false
+    const before = standIn?.peer ?? null
+    if (next !== null && before !== null) {
+      for (const marker of kept.keys()) before.send({ _tag: "Release", marker })
+    }
+    peer = next ?? before ?? makeStandIn()
+    standIn = next === null ? { peer, since: performance.now() } : null
+    if (peer !== before) {
+      for (const { graceMillis, root } of kept.values()) send({ _tag: "Attach", root, graceMillis })
+      for (const [id, { question }] of asked) send({ _tag: "Ask", id, question })
+    }
+    for (const waiting of starts.values()) forward(waiting)
+    update()
+  }
+
+  /** Looks for a keeper again, in the place of which this process has stood for a while. Starts wait for that. */
+  const revive = (): void => {
+    if (closed || reviving || standIn === null || performance.now() - standIn.since < steadyMillis) return
+    reviving = true
+    tries = 0
+    reopenKeeper(install)
+  }
+
   const lose = (helper: Helper.Helper, how: Helper.Loss): void => {
     peer = null
     if (performance.now() - readyAt > steadyMillis) tries = 0
@@ -203,10 +230,7 @@ export const open = (
     for (const [id] of unanswered) starts.delete(id)
     helper.kill(() =>
       reopenKeeper((next) => {
-        peer = next ?? standIn()
-        for (const { graceMillis, root } of kept.values()) send({ _tag: "Attach", root, graceMillis })
-        for (const [id, { question }] of asked) send({ _tag: "Ask", id, question })
-        for (const waiting of starts.values()) forward(waiting)
+        install(next)
         // Of what the lost one was starting nobody knows how far it got.
         const markers = [helper.marker, ...unanswered.map(([, { order }]) => order.marker)]
         const roots = markers.map((marker) => ({ pid: 0, startedAt: 0, bootId: options.bootId, marker }))
@@ -220,7 +244,7 @@ export const open = (
   }
 
   const forward = (waiting: Waiting): void => {
-    if (peer === null) return
+    if (peer === null || reviving) return
     waiting.sent = true
     send(waiting.order)
   }
@@ -228,7 +252,7 @@ export const open = (
   const leave = (done: () => void): void => {
     const left = peer
     if (left === null) return done()
-    peer = standIn()
+    peer = makeStandIn()
     for (const [id, { question }] of asked) send({ _tag: "Ask", id, question })
     if (kept.size + starts.size > 0) {
       left.leave()
@@ -241,6 +265,7 @@ export const open = (
       const id = ++ids
       const waiting: Waiting = { order: { _tag: "Start", id, ...spec }, onExit, events, sent: false }
       starts.set(id, waiting)
+      revive()
       forward(waiting)
       update()
       return () => {

@@ -34,8 +34,13 @@ interface Ending {
   sweeps: number
 }
 
-/** Ends trees, and calls back once: when all of them are gone, or were given up. */
-export const endTrees = (trees: Trees, subjects: ReadonlyArray<Subject>, done: () => void): void => {
+/** Ends trees, and calls back once: when all of them are gone, were given up, or are no longer wanted to end. */
+export const endTrees = (
+  trees: Trees,
+  subjects: ReadonlyArray<Subject>,
+  done: () => void,
+  isWanted: (root: Identity) => boolean = () => true
+): void => {
   const began = performance.now()
   let left: ReadonlyArray<Ending> = subjects.map(({ graceMillis, root }) => ({
     root,
@@ -55,6 +60,7 @@ export const endTrees = (trees: Trees, subjects: ReadonlyArray<Subject>, done: (
     for (const [index, ending] of left.entries()) {
       const seen = looks[index]
       if (seen === undefined || isOver(trees, seen) || now > ending.dueAt + forceMillis) continue
+      if (!isWanted(ending.root)) continue
       still.push(ending)
       if (!ending.asked) ask(trees, ending, seen)
       else if (now >= ending.dueAt) acted = force(trees, ending, seen) || acted

@@ -39,8 +39,11 @@ export interface Events {
   readonly lost: (loss: Loss) => void
 }
 
-/** The program, beside this module: a source while this is one, else what was built of it. */
-const program = new URL(import.meta.url.endsWith(".ts") ? "program.ts" : "program.js", import.meta.url)
+/**
+ * The program, beside this module: a source while this is one, else what was built of it. Its name is nobody else's: beside
+ * a bundle that this module is in, another program must not be taken for it.
+ */
+const program = new URL(`procyonKeeper.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url)
 
 /** Why this process cannot have a keeper; `null` if it may. */
 export const unsupported = (): string | null => {

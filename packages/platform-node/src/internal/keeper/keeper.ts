@@ -48,9 +48,12 @@ export const make = (report: (report: Report) => void, options: { readonly start
     const startedAt = tryReadStat(pid)?.startedAt ?? 0
     const root: Identity = { pid, startedAt, bootId: bootId ?? "", marker: order.marker }
     const tree = trees.forest.plant(root)
-    jobs.set(order.marker, { root, graceMillis: order.graceMillis, forget: () => trees.forest.fell(tree) })
+    const job: Job = { root, graceMillis: order.graceMillis, forget: () => trees.forest.fell(tree) }
+    jobs.set(order.marker, job)
     child.once("exit", (code, signal) => {
       trees.forest.reap(tree)
+      // Released, it is nobody's business, also when its tree was attached to afterwards.
+      if (jobs.get(order.marker) !== job) return
       report({ _tag: "Exited", marker: order.marker, exit: { code, signal } })
     })
     report({ _tag: "Started", id: order.id, pid, startedAt })
@@ -69,7 +72,7 @@ export const make = (report: (report: Report) => void, options: { readonly start
   }
 
   const attach = (root: Identity, graceMillis: number): void => {
-    const forget = trees.forest.watch(root, () => {
+    const forget = trees.forest.watch(root, "leader", () => {
       watch.remove(root.marker)
       report({ _tag: "Exited", marker: root.marker, exit: { code: null, signal: null } })
     })
@@ -124,10 +127,10 @@ export const make = (report: (report: Report) => void, options: { readonly start
 
   return {
     handle(order) {
-      // It is alive, which is all that there is to say.
-      if (ending) return order._tag === "Ping" ? report({ _tag: "Pong" }) : undefined
       switch (order._tag) {
         case "Start":
+          // Whoever ends everything answers everything else: an application that is told to end too looks meanwhile.
+          if (ending) return report({ _tag: "Failed", id: order.id, problem: "Other", code: "ECANCELED" })
           if (!options.starts) return report({ _tag: "Failed", id: order.id, problem: "Other", code: "ENOTCONN" })
           queue.set(order.id, order)
           turn ??= setImmediate(startNext)
@@ -148,10 +151,11 @@ export const make = (report: (report: Report) => void, options: { readonly start
     },
     end(done) {
       ending = true
+      for (const id of queue.keys()) report({ _tag: "Failed", id, problem: "Other", code: "ECANCELED" })
       queue.clear()
       for (const directory of directories) fs.rmSync(directory, { recursive: true, force: true })
       if (jobs.size === 0) done()
-      else endTrees(trees, [...jobs.values()], done)
+      else endTrees(trees, [...jobs.values()], done, ({ marker }) => jobs.has(marker))
     }
   }
 }

@@ -18,6 +18,7 @@ import type { Child, SpawnFailed, TreeLook } from "../../ports/ProcessDriver.ts"
 import type { OutputRetention } from "../OutputRetention.ts"
 import type { Policy } from "../ProcessOptions.ts"
 import type { Subject } from "../Termination.ts"
+import type { OwnedWorkspace } from "../workspaces/OwnedWorkspace.ts"
 
 /**
  * What the service that owns a process does at each turn of its life. None of them may fail; each is bounded and
@@ -69,6 +70,8 @@ export class OwnedProcess {
   readonly detached: boolean
   /** An earlier life has started it, and its exit was that one's to collect. */
   readonly adopted: boolean
+  /** What it works in: told by `leave` when it is settled, and its row says so. */
+  workspace: OwnedWorkspace | null = null
 
   state: Lifecycle.State
   child: Child | null = null

@@ -9,6 +9,7 @@ import { RuntimeClosed } from "../AppProcess.ts"
 import type { ProcessHost } from "../ProcessHost.ts"
 import type * as ProcessOptions from "../ProcessOptions.ts"
 import { oneOf, resolve as resolveOptions } from "../ProcessOptions.ts"
+import { enter } from "../workspaces/entering.ts"
 import { DetachedUnsupported, OwnerRetired, ProcessAlreadyExists, StartError, TooManyJobs } from "./JobErrors.ts"
 import { Job, type Owner, type Owners } from "./Owners.ts"
 
@@ -45,7 +46,7 @@ export interface Admission {
 
 /** `detached`: whether jobs can be started that outlive the runtime. */
 export const make = (
-  host: Pick<ProcessHost, "admit" | "settings">,
+  host: Pick<ProcessHost, "admit" | "settings" | "workspaces">,
   owners: Owners,
   can: { readonly detached: boolean }
 ): Admission => {
@@ -86,7 +87,11 @@ export const make = (
       }
       const limit = settings.maxRunningPerOwner
       if (limit > 0 && (known?.running ?? 0) >= limit) return yield* Result.fail(because(new TooManyJobs({ limit })))
-      const process = host.admit(command, policy, { detached: lifetime === "detached" })
+      const entered = yield* Result.mapError(enter(host, command, policy, options.workspace), because)
+      const process = host.admit(entered.command, policy, {
+        detached: lifetime === "detached",
+        workspace: entered.workspace
+      })
       if (process === null) return yield* Result.fail(because(new RuntimeClosed()))
       const owner = owners.of(name)
       const job = new Job(process, options.name ?? null, lifetime)

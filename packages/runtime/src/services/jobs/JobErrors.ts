@@ -5,6 +5,7 @@ import * as Schema from "effect/Schema"
 import { InvalidCommand } from "../../domain/InvalidCommand.ts"
 import { SpawnFailed } from "../../ports/ProcessDriver.ts"
 import { RuntimeClosed, StartWithdrawn } from "../AppProcess.ts"
+import { WorkspaceReleased } from "../workspaces/OwnedWorkspace.ts"
 
 /** No such job of this owner: unknown, forgotten and somebody else's are the same, and told the same way. */
 export class ProcessNotFound extends Schema.TaggedError<ProcessNotFound>()("ProcessNotFound", { id: Schema.String }) {
@@ -71,7 +72,8 @@ export class StartError extends Schema.TaggedError<StartError>()("StartError", {
     ProcessAlreadyExists,
     OwnerRetired,
     DetachedUnsupported,
-    NotRecorded
+    NotRecorded,
+    WorkspaceReleased
   ])
 }) {
   override get message(): string {

@@ -13,11 +13,13 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
+import type { WorkspaceRow } from "../../domain/ShutdownPlan.ts"
 import { type Cause, isSettled } from "../../domain/Status.ts"
 import { within } from "../../internal/Within.ts"
 import type { LedgerRow, ProcessLedger } from "../../ports/ProcessLedger.ts"
 import type { Hooks, ProcessHost } from "../ProcessHost.ts"
 import type { Entry, Outcome, Report } from "../Recovery.ts"
+import type { Workspaces } from "../Workspace.ts"
 import type { Events } from "./Events.ts"
 import type { Notices } from "./Notices.ts"
 import { Job, type Owner, type Owners } from "./Owners.ts"
@@ -30,6 +32,8 @@ export interface Reconciling {
   readonly begin: Effect.Effect<void>
   /** The report of the first pass. */
   readonly started: Effect.Effect<Report>
+  /** Removes the workspaces that are nobody's any more; a pass that runs does that at its end. */
+  readonly finishWorkspaces: Effect.Effect<ReadonlyArray<WorkspaceRow>>
 }
 
 /** What it needs of the runtime and its jobs. */
@@ -40,6 +44,7 @@ export interface Options {
   readonly owners: Owners
   readonly notices: Notices
   readonly events: Events
+  readonly workspaces: Workspaces
   /** What is done at the turns of a job's life. */
   readonly hooksOf: (owner: Owner, job: Job) => Hooks
 }
@@ -49,6 +54,11 @@ interface Watched {
   readonly fence: number
   readonly leaseUntil: number
   readonly since: number
+}
+
+/** Who holds a row or a record, and until when. `renewed`: whoever holds it renews it. */
+interface Held extends Pick<LedgerRow, "id" | "holder" | "fence" | "leaseUntil"> {
+  readonly renewed: boolean
 }
 
 /** A row that is this runtime's now, or not. */
@@ -69,6 +79,8 @@ export const make = (options: Options): Reconciling => {
   const { events, host, ledger, notices, owners, rows } = options
   const { clock, settings, timers } = host
   const watched = new Map<string, Watched>()
+  /** Those of `watched` that this pass has come across. */
+  const met = new Set<string>()
   const first = Deferred.makeUnsafe<Report>()
   const listed = Deferred.makeUnsafe<void>()
   let running: Deferred.Deferred<Report> | null = null
@@ -86,26 +98,28 @@ export const make = (options: Options): Reconciling => {
     (row.holder !== null && row.holder.marker === host.self?.marker)
 
   /** For how long this runtime has seen the lease unchanged. */
-  const watchedMillis = (row: LedgerRow): number => {
+  const watchedMillis = (row: Held): number => {
+    met.add(row.id)
     const before = watched.get(row.id)
     if (before?.fence === row.fence && before.leaseUntil === row.leaseUntil) return timers.now() - before.since
     watched.set(row.id, { fence: row.fence, leaseUntil: row.leaseUntil, since: timers.now() })
     return 0
   }
 
-  const isVoid = (row: LedgerRow): Effect.Effect<boolean> =>
+  const isVoid = (row: Held): Effect.Effect<boolean> =>
     Effect.gen(function*() {
       const vitality = row.holder === null ? "unknown" : yield* host.probe(row.holder)
       if (vitality === "gone") return true
       if (vitality === "unknown" && row.leaseUntil <= clock.currentTimeMillisUnsafe()) return true
-      // Nobody renews what is settled.
-      return !isSettled(row.status) && watchedMillis(row) >= settings.leaseMillis
+      // What is settled is renewed by nobody, and stays its holder's as long as that may live.
+      if (!row.renewed && vitality === "alive") return false
+      return watchedMillis(row) >= settings.leaseMillis && row.renewed
     })
 
   const take = (row: LedgerRow): Effect.Effect<Found> =>
     Effect.gen(function*() {
       const other: Found = { row, owner: null, job: null }
-      if (host.draining() || !(yield* isVoid(row))) return other
+      if (host.draining() || !(yield* isVoid({ ...row, renewed: !isSettled(row.status) }))) return other
       const claimed = yield* rows.claim(row)
       if (claimed === null) return other
       watched.delete(row.id)
@@ -169,11 +183,24 @@ export const make = (options: Options): Reconciling => {
     }
   }
 
+  /** Rows first: what settles after they were read keeps its workspace until the next time. */
+  const finishWorkspaces: Effect.Effect<ReadonlyArray<WorkspaceRow>> = Effect.suspend(() =>
+    within(() => ledger.rows({ settled: false }), settings.portWindowMillis).pipe(
+      Effect.flatMap(Option.match({
+        onNone: () => Effect.succeed([]),
+        onSome: (unsettled) =>
+          options.workspaces.finish({ unsettled, isVoid: (record) => isVoid({ ...record, renewed: true }) })
+      })),
+      Effect.catchCause(() => Effect.as(Effect.logWarning("workspaces of earlier lives could not be gone through"), []))
+    )
+  )
+
   const pass: Effect.Effect<Report> = Effect.gen(function*() {
     const began = timers.now()
     const report = (facts: Partial<Report>): Report => ({
       entries: [],
       known: 0,
+      workspaces: [],
       unreadable: false,
       failed: false,
       durationMillis: timers.now() - began,
@@ -197,19 +224,21 @@ export const make = (options: Options): Reconciling => {
       discard: true
     })
     const entries = open.map(entryOf)
-    armWatch(open.filter(({ job }) => job === null).map(({ row }) => row.id))
+    const workspaces = yield* finishWorkspaces
+    armWatch()
     return report({
       entries,
       known: found.length - open.length,
+      workspaces,
       unreadable: read.unreadable
     })
   })
 
   /** While others hold rows, somebody has to notice when they do no longer. */
-  const armWatch = (ids: ReadonlyArray<string>): void => {
-    const still = new Set(ids)
-    for (const id of watched.keys()) if (!still.has(id)) watched.delete(id)
-    if (still.size === 0 || host.draining()) return
+  const armWatch = (): void => {
+    for (const id of watched.keys()) if (!met.has(id)) watched.delete(id)
+    met.clear()
+    if (watched.size === 0 || host.draining()) return
     timers.after(settings.leaseMillis / 3, () => {
       if (!host.draining()) host.fork(reconcile)
     })
@@ -239,11 +268,12 @@ export const make = (options: Options): Reconciling => {
       // A ledger that hangs holds up nobody who builds the runtime for longer than any call to it.
       return Effect.asVoid(Effect.timeoutOption(Deferred.await(listed), settings.portWindowMillis * 2))
     }),
-    started: Deferred.await(first)
+    started: Deferred.await(first),
+    finishWorkspaces: Effect.suspend(() => running === null ? finishWorkspaces : Effect.succeed([]))
   }
 }
 
-const nothing: Report = { entries: [], known: 0, unreadable: false, failed: false, durationMillis: 0 }
+const nothing: Report = { entries: [], known: 0, workspaces: [], unreadable: false, failed: false, durationMillis: 0 }
 
 const outcomeOf = ({ process, unresolved }: Job): Outcome => {
   const { state } = process

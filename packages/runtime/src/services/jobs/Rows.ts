@@ -139,7 +139,7 @@ export const make = (
       leaseUntil: leaseUntil(),
       counters: { bytesSeen: 0 },
       output: outputOf(process),
-      workspace: null,
+      workspace: process.workspace?.id ?? null,
       termination: null,
       offered: null,
       told: null
@@ -278,7 +278,11 @@ export const make = (
     row.written = said.status
     if (row.missed === said) row.missed = null
     const isFinal = row.missed === null && Status.isSettled(said.status)
-    if (isFinal) letGo(job)
+    if (isFinal) {
+      letGo(job)
+      // It is settled for whoever comes later, too.
+      job.process.workspace?.leave(job.process)
+    }
     return Effect.as(isFinal && row.forgotten ? erase(job) : Effect.void, "written")
   }
 

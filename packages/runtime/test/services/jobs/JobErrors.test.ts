@@ -2,19 +2,27 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { InvalidCommand } from "../../../src/domain/InvalidCommand.ts"
 import { SpawnFailed } from "../../../src/ports/ProcessDriver.ts"
+import { WorkspaceError } from "../../../src/ports/WorkspaceStore.ts"
 import * as AppProcess from "../../../src/services/AppProcess.ts"
 import * as JobErrors from "../../../src/services/jobs/JobErrors.ts"
+import { WorkspaceReleased } from "../../../src/services/workspaces/OwnedWorkspace.ts"
 import { throughJson } from "../../throughJson.ts"
 
-const spawnReasons: ReadonlyArray<AppProcess.SpawnError["reason"]> = [
+const reasons = [
   new InvalidCommand({ where: "args[3]", problem: "NulByte" }),
   new SpawnFailed({ problem: "NotExecutable", code: "EACCES" }),
   new AppProcess.RuntimeClosed(),
-  new AppProcess.StartWithdrawn()
+  new AppProcess.StartWithdrawn(),
+  new WorkspaceReleased({ id: "w-1" })
+]
+
+const spawnReasons: ReadonlyArray<AppProcess.SpawnError["reason"]> = [
+  ...reasons,
+  new WorkspaceError({ operation: "record", problem: "NotRecorded", refusal: null })
 ]
 
 const startReasons: ReadonlyArray<JobErrors.StartError["reason"]> = [
-  ...spawnReasons,
+  ...reasons,
   new JobErrors.TooManyJobs({ limit: 8 }),
   new JobErrors.ProcessAlreadyExists({ id: "j-1" }),
   new JobErrors.OwnerRetired(),

@@ -1,5 +1,5 @@
 /**
- * The program of the keeper process. Run by `helper.ts`, in a session of its own, and never by a person.
+ * The program of the keeper process, named as `ps` shows it. Run by `helper.ts`, in a session of its own.
  *
  * Whatever goes wrong leads to the same end: every tree that it keeps is ended, and then it is. So a child survives its
  * application only if the application and its keeper are both killed.

@@ -1,0 +1,3 @@
+import { WorkspaceStoreLaws, WorkspaceStoreMemory } from "../src/index.ts"
+
+WorkspaceStoreLaws.workspaceStoreLaws("a store of imagined files", WorkspaceStoreMemory.layer)
