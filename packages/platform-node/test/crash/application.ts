@@ -4,7 +4,7 @@
  *
  * Argument: its `Life`, as JSON.
  */
-import { NodeKeeperDriver, NodeProcessDriver, NodeProcessRuntime } from "@procyon/platform-node"
+import { NodeKeeperDriver, NodeProcessDriver, NodeProcessRuntime, NodeWorkspaceStore } from "@procyon/platform-node"
 import {
   BackgroundProcess,
   BlobStore,
@@ -14,10 +14,14 @@ import {
   Recovery,
   Settings,
   ShutdownBarrier,
-  Status
+  Status,
+  Workspace,
+  WorkspaceStore
 } from "@procyon/runtime"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
 import * as fs from "node:fs"
 import * as Instrumented from "./instrumented.ts"
 import * as Jobs from "./jobs.ts"
@@ -60,7 +64,9 @@ const settings = Settings.layer({
   startAnswerMillis: 10_000
 })
 
-const driver = life.driver === "direct" ? NodeProcessDriver.layer : NodeKeeperDriver.layer({ graceMillis })
+const driver = life.driver === "direct" ?
+  NodeProcessDriver.layerWith({ detached: places.detached })
+  : NodeKeeperDriver.layer({ graceMillis, detached: places.detached })
 
 const ports = Layer.mergeAll(
   Layer.effect(
@@ -71,6 +77,10 @@ const ports = Layer.mergeAll(
     ProcessDriver.Service,
     Effect.map(ProcessDriver.Service, (driver) => Instrumented.driver(driver, points, titles))
   ).pipe(Layer.provide(driver)),
+  Layer.effect(
+    WorkspaceStore.Service,
+    Effect.map(WorkspaceStore.Service, (store) => Instrumented.workspaces(store, points))
+  ).pipe(Layer.provide(NodeWorkspaceStore.layer)),
   Layer.effect(
     BlobStore.Service,
     Effect.map(BlobStore.Service, (blobs) => Instrumented.blobs(blobs, points, titles))
@@ -114,7 +124,7 @@ const observe = Effect.flatMap(
 const until = <E, R>(ask: Effect.Effect<boolean, E, R>): Effect.Effect<void, E, R> =>
   Effect.flatMap(ask, (isSo) => isSo ? Effect.void : Effect.andThen(Effect.sleep("5 millis"), until(ask)))
 
-/** Whether who consumes notices has been told of all that is over. */
+/** Whether who consumes notices has been told of everything. */
 const allTold = Effect.gen(function*() {
   const rows = yield* (yield* ProcessLedger.Service).rows()
   return rows.every((row) => row.status !== "running" && row.told === row.status)
@@ -132,29 +142,49 @@ const shutDown = Effect.gen(function*() {
   points.at("shutdown told")
 })
 
+/** In a scope of its own, so that it can be released before the others. */
+const acquire = (name: string) =>
+  Effect.gen(function*() {
+    const scope = yield* Scope.fork(yield* Effect.scope)
+    const workspaces = yield* Workspace.Service
+    const workspace = yield* Scope.provide(workspaces.acquire({ root: places.workspaces, name }), scope)
+    return { workspace, release: Scope.close(scope, Exit.void) }
+  })
+
 const startAll = Effect.gen(function*() {
   const { start } = yield* jobs
+  const releases = new Map<string, Effect.Effect<void>>()
   const ids = new Map<string, string>()
   for (const job of shuffled(next, Jobs.all)) {
     points.at("start asked", job.title)
-    const { id } = yield* start(Jobs.command(job, life.tag), { ...job.options, title: job.title })
+    const place = job.housed ? yield* acquire(job.title) : null
+    if (place !== null) releases.set(job.title, place.release)
+    const { id } = yield* start(Jobs.command(job, life.tag), {
+      ...job.options,
+      title: job.title,
+      workspace: place?.workspace
+    })
     write({ _tag: "Started", title: job.title, id })
     points.at("start answered", job.title)
     ids.set(job.title, id)
     yield* Effect.sleep(Math.floor(next() * 20))
   }
-  return (title: string): string => ids.get(title) ?? ""
+  return {
+    idOf: (title: string): string => ids.get(title) ?? "",
+    release: (title: string): Effect.Effect<void> => releases.get(title) ?? Effect.void
+  }
 })
 
 const firstLife = Effect.gen(function*() {
-  const idOf = yield* startAll
+  const { idOf, release } = yield* startAll
   const { forget, stop, wait } = yield* jobs
   yield* until(said(idOf("stubborn"), "up\n"))
   yield* until(said(idOf("stubborn"), "escaped\n"))
   points.at("jobs at work")
-  yield* Effect.forEach(["talker", "dropped", "brief", "late"], (title) => wait(idOf(title)), {
+  yield* Effect.forEach(["talker", "dropped", "brief", "late", "lodger"], (title) => wait(idOf(title)), {
     concurrency: "unbounded"
   })
+  yield* release("lodger")
   yield* stop(idOf("stopped"))
   const dropped = idOf("dropped")
   const ledger = yield* ProcessLedger.Service

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import { join } from "node:path"
+import { living } from "../support/processes.ts"
 import * as Census from "./census.ts"
 import * as Jobs from "./jobs.ts"
 import * as Journal from "./journal.ts"
@@ -36,13 +37,15 @@ export const sentinel = "nobody's business"
 /** A keeper that outlived its application ends what that left, and itself, at the latest so long after. */
 const keeperMillis = 5_000
 
+/** A job that was started directly is gone by now; helpers may take a moment to end, and so may what a keeper ends. */
 const survivors = ({ directory, driver, tag }: Scene): Effect.Effect<ReadonlyArray<string>> =>
   Effect.gen(function*() {
-    const giveUpAt = performance.now() + (driver === "keeper" ? keeperMillis : 0)
+    const atOnce = driver === "keeper" ? [] : living(tag)
+    const giveUpAt = performance.now() + keeperMillis
     for (;;) {
-      const living = Census.take(tag, directory)
-      if (living.length === 0) return []
-      if (performance.now() >= giveUpAt) return living.map(({ name, pid }) => `lives: ${pid} ${name}`)
+      const left = Census.take(tag, directory)
+      const isOver = left.length === 0 || performance.now() >= giveUpAt
+      if (isOver) return [...atOnce, ...left].map(({ name, pid }) => `lives: ${pid} ${name}`)
       yield* Effect.sleep("20 millis")
     }
   })
@@ -100,6 +103,8 @@ const noticeProblems = (rows: ReadonlyArray<Row>, lines: ReadonlyArray<Journal.L
 const streamsOf = ({ output }: Row): ReadonlyArray<ProcessLedger.StoredStream> =>
   output === null ? [] : [output.stdout, ...(output.stderr === null ? [] : [output.stderr])]
 
+const namesIn = (directory: string): ReadonlyArray<string> => fs.existsSync(directory) ? fs.readdirSync(directory) : []
+
 const sha256Of = (file: string): string => createHash("sha256").update(fs.readFileSync(file)).digest("hex")
 
 /** Every blob that a row names is there and holds what the row says, and no writer has left a half. */
@@ -108,7 +113,7 @@ const blobFindings = (
   rows: ReadonlyArray<Row>,
   lines: ReadonlyArray<Journal.Line>
 ): Omit<Findings, "review"> => {
-  const files = fs.existsSync(directory) ? fs.readdirSync(directory) : []
+  const files = namesIn(directory)
   const forgotten = new Set(lines.flatMap((line) => line._tag === "Forgetting" ? [line.id] : []))
   const named = new Set<string>()
   const problems: Array<string> = []
@@ -138,6 +143,21 @@ const blobFindings = (
   }
 }
 
+const lost = "its exit was not seen"
+
+/** What was started to outlive its application did: it went on until somebody ended it, or it did so by itself. */
+const detachedProblems = (rows: ReadonlyArray<Row>, lines: ReadonlyArray<Journal.Line>): ReadonlyArray<string> => {
+  const answered = new Set(lines.flatMap((line) => line._tag === "Started" ? [line.id] : []))
+  const isRecoveryKilled = lines.some((line) => line._tag === "Killed" && line.life > 1)
+  return rows.filter(({ id, lifetime }) => lifetime === "detached" && answered.has(id)).flatMap((row) => {
+    const code = row.termination?.exit?.code ?? null
+    const isRight = row.status === "cancelled" || (row.title === "parting" && code === 4) ||
+      // It was being stopped, and whoever comes next cannot know that.
+      (isRecoveryKilled && row.termination?.error !== lost)
+    return isRight ? [] : [`${row.title} is ${row.status} with ${code}: ${row.termination?.error}`]
+  })
+}
+
 const recoveryProblems = (lines: ReadonlyArray<Journal.Line>): ReadonlyArray<string> =>
   lines.flatMap((line) =>
     line._tag === "Recovered" && line.outcome === "elsewhere" ? [`${line.id} is held elsewhere`] : []
@@ -162,10 +182,14 @@ export const gather = (scene: Scene): Effect.Effect<Findings> =>
         ...rows.flatMap(rowProblems),
         ...missing.map((id) => `${id} was started and has no row`),
         ...noticeProblems(rows, lines),
+        ...detachedProblems(rows, lines),
         ...recoveryProblems(lines),
         ...blobs.problems,
         ...(isTouched ? ["the outside was touched"] : []),
-        ...fs.readdirSync(places.workspaces).map((name) => `a workspace is left: ${name}`)
+        ...fs.readdirSync(places.workspaces).map((name) => `a workspace is left: ${name}`),
+        ...namesIn(places.detached)
+          .filter((name) => !rows.some(({ id, lifetime }) => lifetime === "detached" && name.startsWith(id)))
+          .map((name) => `files of a detached job are left: ${name}`)
       ],
       known: [...blobs.known, ...fs.readdirSync(places.temporary).map(() => "a directory of FIFOs")],
       review: rows.filter(({ status }) => status === "kill_failed").length

@@ -1,6 +1,7 @@
 /** Ports whose calls are points. */
-import type { BlobStore, ProcessDriver, ProcessLedger } from "@procyon/runtime"
+import type { BlobStore, ProcessDriver, ProcessLedger, WorkspaceLedger, WorkspaceStore } from "@procyon/runtime"
 import * as Effect from "effect/Effect"
+import { basename } from "node:path"
 import type { Points } from "./points.ts"
 
 /** Titles of jobs, by id and by marker: what a port is called with tells whose call it is. */
@@ -11,6 +12,11 @@ export class Titles {
     if (title === null) return
     this.#titles.set(id, title)
     if (identity !== null) this.#titles.set(identity.marker, title)
+  }
+
+  /** A workspace has the title of the job that works in it for its name. */
+  learnPlace({ id, path }: Pick<WorkspaceLedger.WorkspaceRecord, "id" | "path">): void {
+    this.#titles.set(id, basename(path))
   }
 
   of(idOrMarker: string): string | null {
@@ -29,27 +35,61 @@ const kindOf = (changes: ProcessLedger.Changes): string => {
   return "changed"
 }
 
+/** The same of what changes of a workspace's record. */
+const changeOf = ({ fence, guests, identity }: WorkspaceLedger.WorkspaceChanges): string => {
+  if (fence !== undefined) return "claimed"
+  if (identity !== undefined) return "made"
+  return guests === undefined ? "renewed" : "changed"
+}
+
+const workspaceLedger = (
+  inner: WorkspaceLedger.WorkspaceLedger,
+  { around }: Points,
+  titles: Titles
+): WorkspaceLedger.WorkspaceLedger => ({
+  insert: (record) =>
+    Effect.suspend(() => {
+      titles.learnPlace(record)
+      return around("ledger.workspaces.insert", titles.of(record.id), inner.insert(record))
+    }),
+  update: (id, fence, changes) =>
+    around(`ledger.workspaces.update ${changeOf(changes)}`, titles.of(id), inner.update(id, fence, changes)),
+  remove: (id, fence) => around("ledger.workspaces.remove", titles.of(id), inner.remove(id, fence)),
+  list: (options) =>
+    Effect.tap(inner.list(options), (records) => Effect.sync(() => records.forEach((one) => titles.learnPlace(one))))
+})
+
+export const workspaces = (
+  inner: WorkspaceStore.WorkspaceStore,
+  { around }: Points
+): WorkspaceStore.WorkspaceStore => ({
+  locate: (root, name) => inner.locate(root, name),
+  create: (place) => around("workspace.create", basename(place.path), inner.create(place)),
+  remove: (place) => around("workspace.remove", basename(place.path), inner.remove(place))
+})
+
 export const ledger = (
   inner: ProcessLedger.ProcessLedger,
-  { around }: Points,
+  points: Points,
   titles: Titles
 ): ProcessLedger.ProcessLedger => ({
   ...inner,
+  workspaces: workspaceLedger(inner.workspaces, points, titles),
   insert: (row) =>
     Effect.suspend(() => {
       titles.learn(row)
-      return around("ledger.insert", row.title, inner.insert(row))
+      return points.around("ledger.insert", row.title, inner.insert(row))
     }),
   transition: (id, expected, changes) =>
-    around(`ledger.transition ${kindOf(changes)}`, titles.of(id), inner.transition(id, expected, changes)),
-  renew: (renewals) => around("ledger.renew", null, inner.renew(renewals)),
+    points.around(`ledger.transition ${kindOf(changes)}`, titles.of(id), inner.transition(id, expected, changes)),
+  renew: (renewals) => points.around("ledger.renew", null, inner.renew(renewals)),
   rows: (filter) =>
-    around(
+    points.around(
       "ledger.rows",
       null,
       Effect.tap(inner.rows(filter), (rows) => Effect.sync(() => rows.forEach((row) => titles.learn(row))))
     ),
-  remove: (id, fence) => around("ledger.remove", titles.of(id), inner.remove(id, fence))
+  remove: (id, fence) => points.around("ledger.remove", titles.of(id), inner.remove(id, fence))
 })
 
 const sink = (inner: ProcessDriver.OutputSink, { at }: Points, job: string | null): ProcessDriver.OutputSink => ({

@@ -10,6 +10,7 @@ const around = (...calls: ReadonlyArray<string>): ReadonlyArray<string> =>
 const living: ReadonlyArray<string> = [
   "runtime built",
   "start asked",
+  ...around("ledger.workspaces.insert", "workspace.create", "ledger.workspaces.update made"),
   ...around("ledger.insert", "driver.spawn", "ledger.transition started"),
   "start answered",
   "event Started",
@@ -31,6 +32,7 @@ const living: ReadonlyArray<string> = [
   "notice seen",
   ...around("ledger.transition told"),
   "notice taken",
+  ...around("workspace.remove", "ledger.workspaces.remove"),
   ...around("blob.remove", "ledger.remove"),
   "shutdown asked",
   ...around("ledger.transition released"),
@@ -48,6 +50,7 @@ const recovering = (driver: DriverName): ReadonlyArray<string> => [
   ...around("ledger.transition ended", "ledger.transition offered"),
   "notice seen",
   ...around("ledger.transition told"),
+  ...around("workspace.remove", "ledger.workspaces.remove"),
   "recovery told",
   "shutdown asked",
   "shutdown told"
