@@ -68,11 +68,11 @@ const gated = (
   write: (name) =>
     Effect.map(store.write(name), (writer): BlobStore.BlobWriter => ({
       append: (bytes) => Effect.andThen(Effect.suspend(before), Effect.suspend(() => writer.append(bytes))),
-      seal: (ref) => writer.seal(ref)
+      seal: (label) => writer.seal(label)
     })),
   read: (ref, options) => store.read(ref, options),
   lease: (ref) => store.lease(ref),
-  remove: (ref) => store.remove(ref)
+  remove: (name) => store.remove(name)
 })
 
 /** What happens to a stream and its store in turn. */
@@ -249,7 +249,7 @@ describe("OutputRetention", () => {
         assert.strictEqual(retention.metadata().spill, "writing")
         yield* retention.seal({ drained: true })
         const { blob, spill, spilledBytes } = retention.metadata()
-        assert.deepStrictEqual([blob, spill, spilledBytes], [`sha256-${sha256Of(bytes)}`, "complete", 1001])
+        assert.deepStrictEqual([blob, spill, spilledBytes], [`sha256-${sha256Of(bytes)}.job`, "complete", 1001])
         assert.deepStrictEqual(yield* readBlob(store, blob), bytes)
       }))
 
@@ -339,8 +339,8 @@ describe("OutputRetention", () => {
         }
         yield* retention.seal({ drained: true })
         const { blob, gap, sha256, spill, spilledBytes } = retention.metadata()
-        assert.deepStrictEqual([spill, blob, sha256], ["partial", "partial-job", sha256Of(bytes)])
         const { from, to } = gap ?? { from: 0, to: 0 }
+        assert.deepStrictEqual([spill, blob, sha256], ["partial", `partial-${from}-${to}.job`, sha256Of(bytes)])
         assert.strictEqual(from, written)
         assert.isAtLeast(to, 400_000 - room - 1000)
         assert.strictEqual(spilledBytes + to - from, 500_000)
@@ -366,7 +366,10 @@ describe("OutputRetention", () => {
         assert.deepStrictEqual(page.gap, { from: 100, to: 49_100 })
         broken = false
         assert.isTrue(yield* retention.retrySpill)
-        assert.deepStrictEqual([retention.metadata().spill, retention.metadata().blob], ["partial", "partial-job"])
+        assert.deepStrictEqual([retention.metadata().spill, retention.metadata().blob], [
+          "partial",
+          "partial-100-49100.job"
+        ])
         assert.deepStrictEqual(retention.metadata().gap, { from: 100, to: 49_100 })
         assert.isFalse(yield* retention.retrySpill)
       }))
@@ -400,11 +403,11 @@ describe("OutputRetention", () => {
           const store: BlobStore.BlobStore = {
             read: (ref, options) => memory.read(ref, options),
             lease: (ref) => memory.lease(ref),
-            remove: (ref) => memory.remove(ref),
+            remove: (name) => memory.remove(name),
             write: (name) =>
               Effect.map(memory.write(name), (writer) => ({
                 append: (bytes) => writer.append(bytes),
-                seal: (ref) => writer.seal(ref),
+                seal: (label) => writer.seal(label),
                 ...(call === "append" || call === "seal" ? { [call]: thrown } : {})
               })),
             ...(call === "append" || call === "seal" ? {} : { [call]: thrown })
@@ -482,9 +485,14 @@ describe("OutputRetention", () => {
         assert.deepStrictEqual([retention.metadata().spill, retention.metadata().capped], ["partial", true])
         yield* retention.seal({ drained: true })
         const { blob, capped, gap, spill, spilledBytes } = retention.metadata()
-        assert.deepStrictEqual([blob, capped, spill, spilledBytes], ["partial-job", true, "partial", 10_000])
+        assert.deepStrictEqual([blob, capped, spill, spilledBytes], [
+          "partial-10000-100000.job",
+          true,
+          "partial",
+          10_000
+        ])
         assert.deepStrictEqual(gap, { from: 10_000, to: 100_000 })
-        assert.deepStrictEqual(yield* readBlob(store, "partial-job"), bytes.subarray(0, 10_000))
+        assert.deepStrictEqual(yield* readBlob(store, blob), bytes.subarray(0, 10_000))
         const all = yield* readAllBytes(retention.view, 4000)
         assert.deepStrictEqual(all.gaps, [{ from: 10_000, to: 99_100 }])
         assert.strictEqual(all.bytes.length, 10_900)
@@ -518,7 +526,7 @@ describe("OutputRetention", () => {
         const retention = yield* spilling(store)
         push(retention.sink, noise(5000))
         yield* retention.seal({ drained: true })
-        yield* store.remove(retention.metadata().blob ?? "")
+        yield* store.remove("job")
         assert.deepStrictEqual((yield* retention.view.read({ since: 100 })).gap?.from, 100)
       }))
 
