@@ -108,7 +108,8 @@ const configured = (db: DatabaseSync): DatabaseSync => {
   }
 }
 
-const protectDirectory = (directory: string): void => {
+/** Makes it for its owner alone, or throws when it is another user's or others may write to it. */
+export const protectDirectory = (directory: string): void => {
   fs.mkdirSync(directory, { recursive: true, mode: 0o700 })
   const stat = fs.statSync(directory)
   if (!stat.isDirectory() || isOpenToOthers(stat)) throw new Refused("Unsafe")

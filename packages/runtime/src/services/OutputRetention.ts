@@ -290,7 +290,9 @@ class Retention implements OutputRetention, OutputSink {
   }
 
   get isReadable(): boolean {
-    return this.#recorded === null || this.#source !== null || this.#window.seen === 0
+    if (this.#recorded === null || this.#source !== null) return true
+    // Without a hash nobody saw the end of it, and the count is a lower bound.
+    return this.#window.seen === 0 && this.#digest !== null
   }
 
   get view(): View {
