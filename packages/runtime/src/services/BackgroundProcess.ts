@@ -172,7 +172,7 @@ const make = Effect.gen(function*() {
   const barrier = yield* ShutdownBarrier.Service
   const owners = new Owners(host.settings.maxNoticesPerOwner)
   const ledger = yield* ProcessLedger.Service
-  const rows = Rows.make(host, ledger, (job) => disown(job))
+  const rows = Rows.make(host, ledger, (job) => disown(job), (job) => host.forget(job.process))
   const notices = Notices.make(host, owners, rows)
   const events = Events.make(host, owners)
   const admission = Admission.make(host, owners, { detached: ledger.durable && host.detaches })
@@ -428,12 +428,7 @@ const make = Effect.gen(function*() {
         findUnresolved(id),
         ([owner, job]) => Effect.map(host.retry(job.process), () => infoOf(owner.name, job))
       ),
-    forget: (id) =>
-      Effect.flatMap(findUnresolved(id), ([, job]) =>
-        Effect.tap(rows.abandon(job), (erased) =>
-          erased
-            ? Effect.forEach(retentionsOf(job.process), (retention) => retention.dispose, { discard: true })
-            : Effect.void))
+    forget: (id) => Effect.flatMap(findUnresolved(id), ([, job]) => rows.abandon(job))
   })
 
   const service = BackgroundProcessService.of({

@@ -261,3 +261,49 @@ law(
       assert.isFalse(yield* BlobStore.Service.use((store) => store.remove(id)))
     })
 )
+
+law("a blob stays while a row names it that another runtime has taken over", { loud }, () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const first = yield* Lives.begin(381, small)
+    const { id } = yield* first.run(start("loud"))
+    yield* world.advance("5 seconds")
+    const jobs = yield* first.run(jobsOf("s1"))
+    yield* jobs.notices
+    const ledger = yield* ProcessLedger.Service
+    // As where nothing is known of the holder, and its lease has run out.
+    const unheld = { status: "completed", holder: null, leaseUntil: 0 } as const
+    assert.isTrue(yield* ledger.transition(id, { fence: 1, status: "completed" }, unheld))
+    const second = yield* Lives.begin(382, small)
+    assert.strictEqual((yield* reconciled(second)).known, 1)
+    assert.strictEqual((yield* rowOf(id))?.fence, 2)
+    assert.isTrue(yield* jobs.forget(id))
+    assert.deepStrictEqual(yield* readAll(yield* second.run(outputOf(id))), { data: text, gaps: [] })
+  }))
+
+law("a blob stays while the ledger keeps the row that names it", { loud }, () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    let broken = false
+    const ledger = yield* ProcessLedger.Service
+    const failing = Effect.fail(new ProcessLedger.LedgerError({ operation: "remove", problem: "Unavailable" }))
+    const first = yield* Lives.begin(391, small).pipe(
+      Effect.provideService(ProcessLedger.Service, {
+        ...ledger,
+        remove: (id, fence) => broken ? failing : ledger.remove(id, fence)
+      })
+    )
+    const { id } = yield* first.run(start("loud"))
+    yield* world.advance("5 seconds")
+    const jobs = yield* first.run(jobsOf("s1"))
+    yield* jobs.notices
+    broken = true
+    assert.isTrue(yield* jobs.forget(id))
+    yield* first.kill
+    const second = yield* Lives.begin(392, small)
+    yield* reconciled(second)
+    const again = yield* second.run(jobsOf("s1"))
+    assert.deepStrictEqual(yield* readAll(yield* again.output(id)), { data: text, gaps: [] })
+    assert.isTrue(yield* again.forget(id))
+    assert.isFalse(yield* BlobStore.Service.use((store) => store.remove(id)))
+  }))
