@@ -25,6 +25,7 @@ import type * as Status from "../domain/Status.ts"
 import { spanned } from "../internal/Spanned.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
 import { RuntimeClosed, StartWithdrawn } from "./AppProcess.ts"
+import { retentionsOf } from "./host/Core.ts"
 import { receiptOf } from "./host/OwnedProcess.ts"
 import { type StdinClosed, writeAll } from "./host/Stdin.ts"
 import { Event } from "./JobEvent.ts"
@@ -172,7 +173,7 @@ const make = Effect.gen(function*() {
   const barrier = yield* ShutdownBarrier.Service
   const owners = new Owners(host.settings.maxNoticesPerOwner)
   const ledger = yield* ProcessLedger.Service
-  const rows = Rows.make(host, ledger, (job) => disown(job))
+  const rows = Rows.make(host, ledger, (job) => disown(job), (job) => host.forget(job.process))
   const notices = Notices.make(host, owners, rows)
   const events = Events.make(host, owners)
   const admission = Admission.make(host, owners, { detached: ledger.durable && host.detaches })
@@ -326,6 +327,22 @@ const make = Effect.gen(function*() {
       return infoOf(owner, job)
     })
 
+  /** The row of a settled job is told which blob holds its output now; that of another is told at the settlement. */
+  const retrySpill = (job: Job): Effect.Effect<boolean> =>
+    Effect.suspend(() => {
+      const blobs = () => retentionsOf(job.process).map((retention) => retention.metadata().blob).join()
+      const before = blobs()
+      // Also when interrupted: a blob may be sealed by then.
+      return Effect.ensuring(
+        host.retrySpill(job.process),
+        Effect.suspend(() =>
+          job.isSettled && blobs() !== before
+            ? Effect.asVoid(rows.move(job, { output: Rows.endOf(job).output ?? null }))
+            : Effect.void
+        )
+      )
+    })
+
   const forget = (name: string, job: Job): Effect.Effect<boolean> =>
     Effect.suspend(() => {
       const owner = owners.known(name)
@@ -343,7 +360,7 @@ const make = Effect.gen(function*() {
       list: Effect.sync(() => [...owners.known(owner)?.jobs.values() ?? []].toSorted(byCreation).map(info)),
       output: (id) => Effect.flatMap(find(id), (job) => viewOf(job, job.process.stdout.view)),
       errorOutput: (id) => Effect.flatMap(find(id), (job) => viewOf(job, stderrOf(job.process))),
-      retrySpill: (id) => Effect.flatMap(find(id), (job) => host.retrySpill(job.process)),
+      retrySpill: (id) => Effect.flatMap(find(id), retrySpill),
       write: (id, data) => Effect.flatMap(find(id), (job) => writeAll(host, job.process, data)),
       closeStdin: (id) => Effect.flatMap(find(id), (job) => host.closeStdin(job.process)),
       wait: (id) => Effect.flatMap(find(id), (job) => Effect.map(Deferred.await(job.process.ended), () => info(job))),

@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import type * as Lifecycle from "../../domain/Lifecycle.ts"
 import type { TimerHeap } from "../../internal/TimerHeap.ts"
 import { within } from "../../internal/Within.ts"
-import type { ProcessDriver } from "../../ports/ProcessDriver.ts"
+import type { ProcessDriver, StreamName } from "../../ports/ProcessDriver.ts"
 import type { OutputRetention } from "../OutputRetention.ts"
 import type { Settings } from "../Settings.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
@@ -55,3 +55,6 @@ export const observed = (core: Pick<Core, "fork">, call: (() => void) | undefine
 
 export const retentionsOf = (process: OwnedProcess): ReadonlyArray<OutputRetention> =>
   process.stderr === null ? [process.stdout] : [process.stdout, process.stderr]
+
+/** Whose output it is, in all lives of its process: what its blobs are named by. */
+export const nameOfOutput = (id: string, stream: StreamName): string => stream === "stdout" ? id : `${id}-stderr`
