@@ -19,7 +19,7 @@ import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import * as Bounds from "../domain/Bounds.ts"
 import type * as CommandSpec from "../domain/CommandSpec.ts"
-import type { InvalidCommand } from "../domain/InvalidCommand.ts"
+import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import type * as Status from "../domain/Status.ts"
 import { spanned } from "../internal/Spanned.ts"
@@ -112,7 +112,10 @@ export interface Jobs {
   readonly stopAll: Effect.Effect<ReadonlyArray<Info>>
   /** Runs the protocol again on a `kill_failed` job; of any other it answers with the receipt, once there is one. */
   readonly retryTermination: (id: string) => Effect.Effect<Status.TerminationResult, ProcessNotFound>
-  /** Sets the deadline to this long from now; zero or infinite: none. Of a job that does not run it changes nothing. */
+  /**
+   * Sets the deadline to this long from now; zero or infinite: none. Of a job that does not run it changes nothing; of a
+   * detached one it is refused.
+   */
   readonly extend: (id: string, deadline: Duration.Input) => Effect.Effect<Info, ProcessNotFound | InvalidCommand>
   /** Drops a settled job's record and its blobs. `false`: it is not settled, or not told of yet. */
   readonly forget: (id: string) => Effect.Effect<boolean, ProcessNotFound>
@@ -321,6 +324,8 @@ const make = Effect.gen(function*() {
 
   const extend = (owner: string, job: Job, deadline: Duration.Input): Effect.Effect<Info, InvalidCommand> =>
     Effect.gen(function*() {
+      // Whoever watches over it when no application does was told its deadline at the start.
+      if (job.process.detached) return yield* new InvalidCommand({ where: "deadline", problem: "Unsupported" })
       const millis = yield* Effect.fromResult(Bounds.deadline("deadline", deadline))
       host.extend(job.process, millis)
       yield* rows.move(job, { deadlineAt: job.process.deadlineAt })

@@ -12,7 +12,7 @@ import type { StreamName } from "../../ports/ProcessDriver.ts"
 import type { LedgerRow, StoredStream } from "../../ports/ProcessLedger.ts"
 import * as OutputRetention from "../OutputRetention.ts"
 import { type Policy, restored } from "../ProcessOptions.ts"
-import { type Core, isolated, nameOfOutput } from "./Core.ts"
+import { type Core, exited, isolated, nameOfOutput } from "./Core.ts"
 import { OwnedProcess } from "./OwnedProcess.ts"
 
 export interface Adopting {
@@ -153,7 +153,7 @@ export const make = (core: Core, options: Options): Adopting => {
         detached: process.detached ? process.id : null,
         stdout: process.stdout.sink,
         stderr: process.stderr === null ? "merged" : process.stderr.sink,
-        onExit: (exit) => core.dispatch(process, { _tag: "Exited", exit })
+        onExit: (exit, by) => core.dispatch(process, exited(exit, by))
       })
       const { child } = process
       process.stdout.onResume(() => child.resume("stdout"))
