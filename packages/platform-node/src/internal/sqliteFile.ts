@@ -141,7 +141,8 @@ const configured = (db: DatabaseSync): DatabaseSync => {
   }
 }
 
-const protectDirectory = (directory: string): void => {
+/** Makes it for its owner alone, or throws when it is another user's or others may write to it. */
+export const protectDirectory = (directory: string): void => {
   if (!makePrivateDirectory(directory)) throw new Refused("Unsafe")
 }
 
