@@ -107,7 +107,10 @@ const namesIn = (directory: string): ReadonlyArray<string> => fs.existsSync(dire
 
 const sha256Of = (file: string): string => createHash("sha256").update(fs.readFileSync(file)).digest("hex")
 
-/** Every blob that a row names is there and holds what the row says, and no writer has left a half. */
+/**
+ * Every blob that a row names is there and holds what the row says, and there is nothing else; but of a job that was being
+ * forgotten the row may have gone first.
+ */
 const blobFindings = (
   directory: string,
   rows: ReadonlyArray<Row>,
@@ -136,10 +139,10 @@ const blobFindings = (
     }
   }
   const left = files.filter((file) => !named.has(file))
+  const isForgotten = (file: string): boolean => [...forgotten].some((id) => file.endsWith(`.${id}.blob`))
   return {
-    problems: [...problems, ...left.filter((file) => !file.endsWith(".blob")).map((file) => `a file is left: ${file}`)],
-    // Sealed, and killed before the row could name it.
-    known: left.filter((file) => file.endsWith(".blob")).map(() => "a blob that no row names")
+    problems: [...problems, ...left.filter((file) => !isForgotten(file)).map((file) => `no row names ${file}`)],
+    known: left.filter(isForgotten).map(() => "a blob whose row was removed")
   }
 }
 

@@ -163,10 +163,10 @@ export const blobs = (
     const job = titles.of(name)
     return Effect.map(around("blob.write", job, inner.write(name)), (writer) => ({
       append: (bytes) => around("blob.append", job, writer.append(bytes)),
-      seal: (ref) => around("blob.seal", job, writer.seal(ref))
+      seal: (label) => around("blob.seal", job, writer.seal(label))
     }))
   },
   read: (ref, options) => inner.read(ref, options),
   lease: (ref) => inner.lease(ref),
-  remove: (ref) => around("blob.remove", null, inner.remove(ref))
+  remove: (name) => around("blob.remove", titles.of(name), inner.remove(name))
 })
