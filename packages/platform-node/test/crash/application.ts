@@ -35,15 +35,15 @@ const places = placesIn(life.directory)
 const next = numbers(life.seed)
 const write = (line: Journal.Line): void => Journal.append(places.journal, line)
 
-const childrenOf = (pid: number): ReadonlyArray<number> =>
-  fs.readFileSync(`/proc/${pid}/task/${pid}/children`, "latin1").trim().split(" ").map(Number).filter((child) =>
-    child > 0
-  )
+/** The keepers among the children of this process: the watchers of detached jobs are its children too. */
+const keepers = (): ReadonlyArray<number> =>
+  fs.readFileSync(`/proc/${process.pid}/task/${process.pid}/children`, "latin1").trim().split(" ").map(Number)
+    .filter((pid) => pid > 0 && fs.readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("/internal/keeper/"))
 
 const points = Points.make(life.target, (target) => {
   write({ _tag: "Killed", life: life.number, target })
   // With a keeper, that is the only child.
-  if (life.driver === "unkept") { for (const pid of childrenOf(process.pid)) process.kill(pid, "SIGKILL") }
+  if (life.driver === "unkept") { for (const pid of keepers()) process.kill(pid, "SIGKILL") }
   process.kill(process.pid, "SIGKILL")
 })
 const titles = new Instrumented.Titles()

@@ -10,7 +10,7 @@ export interface Options {
   readonly seeds: ReadonlyArray<number>
   readonly keep: boolean
   /** Called with each verdict as it comes. */
-  readonly onVerdict?: ((item: Plan.Item, verdict: Trial.Verdict) => void) | undefined
+  readonly onVerdict?: ((verdict: Trial.Verdict) => void) | undefined
 }
 
 /** What came of one item, with all seeds. */
@@ -76,7 +76,7 @@ export const run = ({ items, keep, onVerdict, seeds }: Options): Effect.Effect<R
           const reached = known.get(item.driver) ?? { living: [], recovering: [] }
           const verdict = yield* tryItem(item, seed, reached, { cache, keep })
           verdicts.get(item)?.push(verdict)
-          onVerdict?.(item, verdict)
+          onVerdict?.(verdict)
         }), { concurrency, discard: true })
     }
     return items.map((item) => ({ item, verdicts: verdicts.get(item) ?? [] }))

@@ -28,12 +28,23 @@ const items = drivers
   .flatMap(Plan.itemsOf)
   .filter(({ point }) => point.includes(values.point))
 
+const began = performance.now()
+let runs = 0
+let failed = 0
+
+const seconds = (): string => ((performance.now() - began) / 1000).toFixed(0)
+
 const lines = await Effect.runPromise(Campaign.run({
   items,
   seeds,
   keep: values.keep,
-  onVerdict: (_, verdict) => {
-    if (verdict.problems.length > 0) console.log(Campaign.describe(verdict))
+  onVerdict: (verdict) => {
+    runs++
+    if (verdict.problems.length > 0) {
+      failed++
+      console.log(Campaign.describe(verdict))
+    }
+    if (runs % items.length === 0) console.log(`${runs} runs, ${failed} failed so far, ${seconds()} s`)
   }
 }))
 console.log(Campaign.table(lines))
