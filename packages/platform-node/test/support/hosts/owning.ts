@@ -46,7 +46,7 @@ const application = Effect.gen(function*() {
   const { entries, known } = yield* (yield* Recovery.Service).started
   say({ _tag: "Recovered", outcomes: entries.map(({ outcome, status }) => `${outcome} ${status}`), known })
   if (orders.notices === "leaves") return yield* Effect.never
-  yield* Effect.forever(jobs.consumeNotices((notices) => {
+  return yield* Effect.forever(jobs.consumeNotices((notices) => {
     for (const notice of notices) {
       if (notice._tag === "Job") say({ _tag: "Notice", noticeId: notice.noticeId, repeated: notice.repeated })
     }

@@ -233,8 +233,7 @@ export const make = (
     })
 
   /** Also one that has ended and whose row cannot say so yet: another runtime would take it for lost. */
-  const isLeased = ({ row }: Job): boolean =>
-    row.written !== null && !Status.isSettled(row.written) && !row.released
+  const isLeased = ({ row }: Job): boolean => row.written !== null && !Status.isSettled(row.written) && !row.released
 
   const isCertain = ({ row }: Job): boolean =>
     timers.now() < row.certainUntilMono && clock.currentTimeMillisUnsafe() < row.certainUntil
