@@ -92,7 +92,9 @@ const outcomes = Effect.gen(function*() {
   return entries.map(({ outcome, status }) => `${outcome} ${status}`)
 })
 
+/** Those of earlier lives are there once these were gone through. */
 const takenNotices = Effect.gen(function*() {
+  yield* outcomes
   const notices = yield* (yield* jobs).notices
   return notices.flatMap((notice) => notice._tag === "Job" ? [notice] : [])
 })

@@ -54,4 +54,6 @@ const application = Effect.gen(function*() {
   }))
 }).pipe(Effect.scoped, Effect.provide(runtime))
 
+// Once its job has ended, nothing else keeps it alive.
+setInterval(() => {}, 1000)
 await Effect.runPromise(application)
