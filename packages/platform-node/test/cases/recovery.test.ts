@@ -44,7 +44,8 @@ const next = <Tag extends Said["_tag"]>(host: Host<Said>, tag: Tag): Effect.Effe
 const isA = <Tag extends Said["_tag"]>(said: Said, tag: Tag): said is Tagged<Tag> => said._tag === tag
 
 const isSo = {
-  SIGKILL: (pid: number) => "ZX".includes(seenAt(pid)?.state ?? "X"),
+  // Its first thread is dead some time before the others are.
+  SIGKILL: (pid: number) => seenAt(pid) === null,
   SIGSTOP: (pid: number) => seenAt(pid)?.state === "T",
   SIGCONT: (pid: number) => seenAt(pid)?.state !== "T"
 }
