@@ -108,7 +108,7 @@ const keepsOutput = (jobs: BackgroundProcess.Jobs) =>
     if (output.blob === null) return yield* Page.row("blob", "none")
     const blob = yield* readBlob(output.blob)
     const digest = yield* sha256(blob)
-    yield* Page.row("blob", output.blob)
+    yield* Page.row("blob", output.blob.replace(job.id, "<id of the job>"))
     yield* Page.row("read back", Page.bytes(blob.byteLength), `sha256 ${digest}`)
     yield* Page.remark(
       digest === output.sha256

@@ -19,6 +19,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as path from "node:path"
+import * as Apart from "./internal/apart.ts"
 import * as Carrier from "./internal/carrier.ts"
 import { noStreams, streamsOf } from "./internal/child.ts"
 import { environmentOf, programLine } from "./internal/environment.ts"
@@ -56,9 +57,11 @@ export interface Lost {
 /**
  * - `graceMillis`: from SIGTERM to SIGKILL when the keeper ends what an application has left, for commands that ask for no
  *   other; 5,000 when absent.
+ * - `detached`: as for `NodeProcessDriver`, which starts detached processes and finds them again also here: they are not the
+ *   keeper's to end.
  * - `onLost`: called once a lost keeper was replaced, or could not be. A warning is logged as well.
  */
-export interface Options {
+export interface Options extends NodeProcessDriver.Options {
   readonly graceMillis?: number | undefined
   readonly onLost?: ((lost: Lost) => void) | undefined
 }
@@ -74,7 +77,7 @@ export const make = (
 ): Effect.Effect<ProcessDriver.ProcessDriver, KeeperUnavailable, Scope.Scope> =>
   Effect.gen(function*() {
     const graceMillis = options.graceMillis ?? defaultGraceMillis
-    const direct = yield* NodeProcessDriver.make
+    const direct = yield* NodeProcessDriver.makeWith(options)
     const { self } = direct
     const reason = self === null ? "this process cannot be identified" : Helper.unsupported()
     if (self === null || reason !== null) return yield* new KeeperUnavailable({ reason: reason ?? "" })
@@ -242,7 +245,7 @@ export const make = (
         })
       })
 
-    return {
+    return Apart.detached(direct, {
       ...direct,
       spawn: (request) =>
         Effect.suspend(() => {
@@ -266,7 +269,7 @@ export const make = (
           }
           client.ask(question, (told) => resume(Effect.succeed(told._tag === "Signalled" ? told.outcomes : [])))
         })
-    }
+    })
   })
 
 /** The driver as a layer. Write it once and share it: each build has a keeper of its own. */
@@ -280,12 +283,19 @@ export const layer = (options: Options = {}): Layer.Layer<ProcessDriver.Service,
  */
 export const layerAuto: Layer.Layer<ProcessDriver.Service> = Layer.effect(
   ProcessDriver.Service,
-  Effect.catchTag(make(), "KeeperUnavailable", ({ reason }) =>
+  Effect.suspend(() => makeAuto({}))
+)
+
+/** `layerAuto` with options. Each call makes another layer. */
+export const layerAutoWith = (options: Options): Layer.Layer<ProcessDriver.Service> =>
+  Layer.effect(ProcessDriver.Service, makeAuto(options))
+
+const makeAuto = (options: Options): Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope> =>
+  Effect.catchTag(make(options), "KeeperUnavailable", ({ reason }) =>
     Effect.andThen(
       Effect.logDebug(`Children are started directly, and not through a keeper: ${reason}`),
-      NodeProcessDriver.make
+      NodeProcessDriver.makeWith(options)
     ))
-)
 
 type Answer = Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed>
 

@@ -16,6 +16,7 @@ import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import { fifosOf } from "./internal/carrier.ts"
 import { noStreams, streamsOf } from "./internal/child.ts"
+import * as Detached from "./internal/detached/detached.ts"
 import * as FifoPool from "./internal/fifoPool.ts"
 import * as Leader from "./internal/leader.ts"
 import { isDead, linux, type ProcessTable, readBootId, tryReadStat } from "./internal/processTable.ts"
@@ -32,7 +33,11 @@ const findTable = (bootId: string | null): ProcessTable | null => {
   return isWindows ? null : PsTable.find()
 }
 
-const capabilitiesOf = (bootId: string | null, table: ProcessTable | null): ProcessDriver.Capabilities => {
+const capabilitiesOf = (
+  bootId: string | null,
+  table: ProcessTable | null,
+  detached: boolean
+): ProcessDriver.Capabilities => {
   // Where `/proc` hides the processes of others (`hidepid`), a member that changes its user is not seen any more.
   const seesAll = bootId !== null && fs.existsSync("/proc/1/stat")
   return {
@@ -42,15 +47,21 @@ const capabilitiesOf = (bootId: string | null, table: ProcessTable | null): Proc
     marker: table === linux,
     wholeTree: seesAll ? "verified" : isWindows ? "none" : "group-only",
     pty: false,
-    detached: false
+    detached
   }
 }
 
-/**
- * A driver that lives as long as its scope. Closing the scope closes every pipe and removes the directory of the FIFOs;
- * it ends no process, so whoever owns children ends them first.
- */
-export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope> = Effect.gen(function*() {
+/** What a driver may be given. */
+export interface Options {
+  /**
+   * Where the output and the exits of detached processes are kept: made with mode 0700, and no such process is started in
+   * one that is another user's or that others may write to. What it holds is as secret as what the processes print. Left
+   * out: no detached process can be started. Used on Linux only.
+   */
+  readonly detached?: string | undefined
+}
+
+const build = Effect.fnUntraced(function*(options: Options) {
   const bootId = readBootId()
   const table = findTable(bootId)
   const trees = Trees.make(bootId, table ?? linux)
@@ -58,12 +69,16 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
   const queue = StartQueue.make()
   const fifos = FifoPool.make()
   const open = new Set<Leader.Leader>()
+  const detached = options.detached === undefined || bootId === null || !Detached.hasWatcher()
+    ? null
+    : Detached.make({ directory: options.detached, forest, bootId, table: linux })
   let closed = false
 
   yield* Effect.addFinalizer(() =>
     Effect.callback<void>((resume) => {
       closed = true
       for (const leader of open) leader.release()
+      detached?.close()
       fifos.close(() => resume(Effect.void))
     })
   )
@@ -108,8 +123,9 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
 
   /** What nobody but a look can tell of: the exit was another's to collect. */
   const attach = (request: ProcessDriver.AttachRequest): ProcessDriver.Child => {
+    if (detached !== null) return detached.attach(request)
     const { identity, onExit } = request
-    const forget = forest.watch(identity, () => onExit({ code: null, signal: null }))
+    const forget = forest.watch(identity, "leader", () => onExit({ code: null, signal: null }))
     return { identity, ...noStreams(request), release: Effect.sync(forget) }
   }
 
@@ -124,6 +140,7 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
     const launch = (): void => {
       if (closed) return tell(Effect.fail(new ProcessDriver.SpawnFailed({ problem: "Other", code: "ECANCELED" })))
       if (state === "undone") return fifos.give(names ?? [])
+      if (request.detached !== undefined) return launchDetached(request.detached)
       Leader.start(request, names, {
         started: (leader) => {
           const child = childOf(request, leader)
@@ -133,13 +150,28 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
         failed: (failure) => tell(Effect.fail(new ProcessDriver.SpawnFailed(failure)))
       })
     }
+    const launchDetached = (as: ProcessDriver.Detached): void => {
+      if (detached === null) {
+        return tell(Effect.fail(new ProcessDriver.SpawnFailed({ problem: "Other", code: "ENOTSUP" })))
+      }
+      detached.start(request, as, {
+        begun: (child) => {
+          state = child
+        },
+        started: (child) => tell(Effect.succeed(child)),
+        failed: (failure) => tell(Effect.fail(failure))
+      })
+    }
     const prepare = (ready: () => void): void => {
-      if (!hasFifos) return ready()
+      if (!hasFifos || request.detached !== undefined) return ready()
       fifos.take(fifosOf(request), (taken) => {
         names = taken
         ready()
       })
     }
+    const forgetFiles = request.detached === undefined || detached === null
+      ? Effect.void
+      : detached.files.remove(request.detached.name)
     const takeBack = queue.add({ prepare, launch })
     return {
       await(resume) {
@@ -152,13 +184,13 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
         const before = state
         state = "undone"
         takeBack()
-        return typeof before === "string" ? Effect.void : endTree(before)
+        return typeof before === "string" ? Effect.void : Effect.andThen(endTree(before), forgetFiles)
       })
     }
   }
 
   return {
-    capabilities: capabilitiesOf(bootId, table),
+    capabilities: capabilitiesOf(bootId, table, detached !== null),
     spawn: (request) =>
       Effect.suspend(() => {
         const starting = begin(request)
@@ -170,7 +202,7 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
     self: selfOf(bootId, table ?? linux),
     probe: (identity) => Effect.sync(() => probe(identity, bootId, table ?? linux)),
     attach: (request) => Effect.sync(() => attach(request)),
-    detachedFiles: null,
+    detachedFiles: detached?.files ?? null,
     look,
     occupied: trees.occupied,
     signal,
@@ -178,11 +210,27 @@ export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope
       const hash = createHash("sha256")
       return { update: (bytes) => void hash.update(bytes), digest: () => hash.digest("hex") }
     }
-  }
+  } satisfies ProcessDriver.ProcessDriver
 })
+
+/**
+ * A driver that lives as long as its scope. Closing the scope closes every pipe and removes the directory of the FIFOs;
+ * it ends no process, so whoever owns children ends them first.
+ *
+ * A detached process has a small Node process of its own as its leader, which waits for it and outlives the application
+ * with it; following one keeps no event loop alive.
+ */
+export const makeWith: (options: Options) => Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope> = build
+
+/** `makeWith` without a place for detached processes. */
+export const make: Effect.Effect<ProcessDriver.ProcessDriver, never, Scope.Scope> = makeWith({})
 
 /** The driver as a layer. Write it once and share it: each build has a stock of FIFOs and a memory of its own. */
 export const layer: Layer.Layer<ProcessDriver.Service> = Layer.effect(ProcessDriver.Service, make)
+
+/** As `layer`, with a place for detached processes. Each call makes another layer: keep the one that is provided. */
+export const layerWith = (options: Options): Layer.Layer<ProcessDriver.Service> =>
+  Layer.effect(ProcessDriver.Service, makeWith(options))
 
 type Answer = Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed>
 

@@ -2,8 +2,8 @@
  * Everything composed for Node: the layer an application provides, and the `runMain` that ends it in the right order.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices"
-import { ProcessLedgerMemory, ProcessRuntime, ShutdownBarrier } from "@procyon/runtime"
-import type { BlobStore, ProcessDriver, ProcessLedger, ShutdownPlan } from "@procyon/runtime"
+import { BlobStore, ProcessLedgerMemory, ProcessRuntime, ShutdownBarrier } from "@procyon/runtime"
+import type { ProcessLedger, ShutdownPlan } from "@procyon/runtime"
 import * as BlobStoreFileSystem from "@procyon/runtime/BlobStoreFileSystem"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
 import * as Cause from "effect/Cause"
@@ -14,6 +14,7 @@ import * as Layer from "effect/Layer"
 import * as Runtime from "effect/Runtime"
 import * as Scope from "effect/Scope"
 import { join } from "node:path"
+import { problemOf, protectDirectory } from "./internal/sqliteFile.ts"
 import * as NodeKeeperDriver from "./NodeKeeperDriver.ts"
 import * as NodeProcessDriver from "./NodeProcessDriver.ts"
 import * as NodeSqlite from "./NodeSqlite.ts"
@@ -45,9 +46,6 @@ export interface DriverOptions {
   readonly driver?: "auto" | "direct" | undefined
 }
 
-const driverOf = ({ driver = "auto" }: DriverOptions): Layer.Layer<ProcessDriver.Service> =>
-  driver === "auto" ? NodeKeeperDriver.layerAuto : NodeProcessDriver.layer
-
 /** Where a durable runtime keeps its state. */
 export interface StateOptions {
   /** Where the state is: made with mode 0700, and refused when it is another user's or others may write to it. */
@@ -63,24 +61,66 @@ export const layerLedger = (
 ): Layer.Layer<ProcessLedger.Service, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
   ProcessLedgerSql.layer.pipe(Layer.provide(NodeSqlite.layer({ filename: join(options.directory, "ledger.sqlite") })))
 
-/**
- * As `layer`, with all that outlives the application in files under `directory`: the next one finds its jobs again, ends
- * what has no owner, and tells what nobody was told (see `Recovery`). Each call makes another layer: keep the one that is
- * provided.
- */
-export const layerDurable = (
-  options: StateOptions & DriverOptions
-): Layer.Layer<ProcessRuntime.ProcessRuntime, NodeSqlite.OpenError | ProcessLedger.LedgerError> =>
-  ProcessRuntime.layer.pipe(Layer.provide([driverOf(options), NodeWorkspaceStore.layer, layerLedger(options)]))
+/** Also who starts the children, and whether output may be kept. */
+export interface DurableOptions extends StateOptions, DriverOptions {
+  /** `false`: no output of any child but detached ones touches the disk, and what memory does not hold is lost. Default `true`. */
+  readonly blobs?: boolean | undefined
+}
+
+const durableDriver = ({ directory, driver = "auto" }: DurableOptions) => {
+  const options = { detached: join(directory, "detached") }
+  return driver === "auto" ? NodeKeeperDriver.layerAutoWith(options) : NodeProcessDriver.layerWith(options)
+}
 
 /**
- * Keeps output that memory would lose as files under `directory`, which is made with mode 0700: provide it to `layer`.
- * Output is the child's own bytes, so it is as secret as what the child prints.
+ * As `layer`, with all that outlives the application in files under `directory`: rows in `ledger.sqlite`, output that memory
+ * would lose in `blobs`, output and exits of detached jobs in `detached`. The next application on it finds the jobs again,
+ * ends those that have no owner, and tells what nobody was told (see `Recovery`). Several may share it at the same time.
+ *
+ * Output that memory held to the end is in no file, so it is gone with the application. Each call makes another layer: keep
+ * the one that is provided.
+ */
+export const layerDurable = (
+  options: DurableOptions
+): Layer.Layer<
+  ProcessRuntime.ProcessRuntime,
+  NodeSqlite.OpenError | ProcessLedger.LedgerError | BlobStore.BlobError
+> => {
+  const state = Layer.mergeAll(durableDriver(options), NodeWorkspaceStore.layer, layerLedger(options))
+  return options.blobs === false
+    ? ProcessRuntime.layer.pipe(Layer.provide(state))
+    : ProcessRuntime.layer.pipe(
+      Layer.provide(Layer.merge(state, layerBlobs({ directory: join(options.directory, "blobs") })))
+    )
+}
+
+/**
+ * Keeps output that memory would lose as files under `directory`, which is made with mode 0700, and refused as `Denied` when
+ * it is another user's or others may write to it: provide it to `layer`. Several runtimes may share one. Output is the
+ * child's own bytes, so it is as secret as what the child prints.
  */
 export const layerBlobs = (
   options: BlobStoreFileSystem.Options
-): Layer.Layer<BlobStore.Service, Layer.Error<ReturnType<typeof BlobStoreFileSystem.layer>>> =>
-  BlobStoreFileSystem.layer(options).pipe(Layer.provide(NodeServices.layer))
+): Layer.Layer<BlobStore.Service, BlobStore.BlobError> =>
+  Layer.unwrap(Effect.map(
+    Effect.try({
+      try: () => protectDirectory(options.directory),
+      catch: (error) => new BlobStore.BlobError({ operation: "open", ...problemOfDirectory(error) })
+    }),
+    () => BlobStoreFileSystem.layer(options).pipe(Layer.provide(NodeServices.layer))
+  ))
+
+const problemOfDirectory = (error: unknown): Pick<BlobStore.BlobError, "problem" | "retryable"> => {
+  switch (problemOf(error)) {
+    case "Denied":
+    case "Unsafe":
+      return { problem: "Denied", retryable: false }
+    case "Full":
+      return { problem: "NoSpace", retryable: true }
+    default:
+      return { problem: "Other", retryable: false }
+  }
+}
 
 /** How the end of an application is told to whoever started this process. */
 export interface RunMainOptions<A, E> {

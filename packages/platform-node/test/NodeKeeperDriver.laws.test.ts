@@ -9,4 +9,8 @@ import { lawOptions } from "./support/laws.ts"
 const directory = fs.mkdtempSync(path.join(os.tmpdir(), "procyon-laws-"))
 afterAll(() => fs.rmSync(directory, { recursive: true }))
 
-DriverLaws.driverLaws("NodeKeeperDriver", NodeKeeperDriver.layer(), lawOptions(directory))
+DriverLaws.driverLaws(
+  "NodeKeeperDriver",
+  NodeKeeperDriver.layer({ detached: path.join(directory, "detached") }),
+  lawOptions(directory, { detached: true })
+)

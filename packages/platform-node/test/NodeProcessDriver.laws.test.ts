@@ -9,4 +9,8 @@ import { lawOptions } from "./support/laws.ts"
 const directory = fs.mkdtempSync(path.join(os.tmpdir(), "procyon-laws-"))
 afterAll(() => fs.rmSync(directory, { recursive: true }))
 
-DriverLaws.driverLaws("NodeProcessDriver", NodeProcessDriver.layer, lawOptions(directory))
+DriverLaws.driverLaws(
+  "NodeProcessDriver",
+  NodeProcessDriver.layerWith({ detached: path.join(directory, "detached") }),
+  lawOptions(directory, { detached: true })
+)

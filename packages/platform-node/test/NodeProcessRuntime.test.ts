@@ -196,7 +196,7 @@ it.live("output that memory loses is whole in a blob where a directory is given,
     yield* Effect.gen(function*() {
       const { info } = yield* run
       assert.strictEqual(info.output.spill, "complete")
-      assert.strictEqual(info.output.blob, `sha256-${info.output.sha256}`)
+      assert.strictEqual(info.output.blob, `sha256-${info.output.sha256}.${info.id}`)
       const hash = createHash("sha256")
       const store = yield* BlobStore.Service
       yield* Stream.runForEach(

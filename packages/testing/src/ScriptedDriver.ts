@@ -6,7 +6,7 @@
  * the Clock it was built under, so a TestClock drives children and runtime together. It starts no real process.
  *
  * Files of detached children are kept by the driver, for as long as it is. Nothing in a scripted world enforces their
- * deadlines and byte caps when no application is alive.
+ * deadlines and byte caps when no application is alive, unless a test says so (`World.endDetached`).
  */
 import { sha256 } from "@noble/hashes/sha2.js"
 import type { CommandSpec } from "@procyon/runtime/domain/CommandSpec"
@@ -120,6 +120,7 @@ const makeWorld = (driver: ScriptedDriver, machine: Machine, quiescence: Quiesce
         machine.start(strangerBirth(stranger?.name ?? "stranger", stranger?.script ?? child), pid)
       }
     }),
+  endDetached: (name, by) => Effect.sync(() => driver.endDetached(name, by)),
   loseExit: (name) => Effect.sync(() => driver.loseExit(name)),
   blindLooks: (times) =>
     Effect.sync(() => {
@@ -151,7 +152,7 @@ interface TreeRecord {
   readonly sessions: Map<number, number | null>
 }
 
-type Tell = (exit: Exit) => void
+type Tell = (exit: Exit, by?: ProcessDriver.EndedBy) => void
 
 const unknownExit: Exit = { code: null, signal: null }
 
@@ -161,6 +162,7 @@ interface DetachedJob {
   readonly out: OutputFile
   readonly err: OutputFile | null
   exit: "running" | "lost" | Exit
+  by: ProcessDriver.EndedBy | undefined
   readonly followers: Set<Tell>
 }
 
@@ -239,12 +241,12 @@ class ScriptedDriver {
       const child = new AttachedChild(this, this.#machine, { identity, label, readers })
       this.open.add(child)
       let told = false
-      const tell = (exit: Exit): void => {
+      const tell: Tell = (exit, by) => {
         if (told || child.isReleased) return
         told = true
         this.#watchers.delete(recordKey(identity))
         for (const reader of readersOf(readers)) reader.pump()
-        onExit(exit)
+        onExit(exit, by)
       }
       child.forget = () => {
         job?.followers.delete(tell)
@@ -252,15 +254,27 @@ class ScriptedDriver {
       }
       job?.followers.add(tell)
       this.#watchers.set(recordKey(identity), (look) => {
-        if (isGone(look, request)) tell(job === undefined ? unknownExit : recordedExit(job))
+        if (isGone(look, request)) tell(...recordedEnd(job))
       })
       this.#machine.defer(() => {
         if (child.isReleased) return
         for (const reader of readersOf(readers)) reader.pump()
-        if (job !== undefined && typeof job.exit !== "string") tell(job.exit)
+        if (job !== undefined && typeof job.exit !== "string") tell(...recordedEnd(job))
       })
       return child
     })
+  }
+
+  /** What the leaders' own watchers do with no application alive. */
+  endDetached(label: string, by: ProcessDriver.EndedBy): void {
+    for (const job of this.#jobs.values()) {
+      if (job.label !== label || job.exit !== "running") continue
+      job.by = by
+      const leader = this.#machine.living.find((process) =>
+        process.outputs.stdout === job.out && process.onReap !== null
+      )
+      if (leader !== undefined) this.#machine.end(leader, { code: null, signal: "SIGTERM" })
+    }
   }
 
   /** Also of those that have not ended: their exit will not be recorded. */
@@ -358,9 +372,10 @@ class ScriptedDriver {
       outputs,
       onReap: (exit) => {
         if (job !== null && job.exit === "running") job.exit = exit
-        if (!child.isReleased) onExit(job === null ? exit : recordedExit(job))
+        const told: Parameters<Tell> = job === null ? [exit] : recordedEnd(job)
+        if (!child.isReleased) onExit(...told)
         // An exit that was lost is told to them by a look.
-        if (job !== null && job.exit !== "lost") { for (const tell of job.followers) tell(exit) }
+        if (job !== null && job.exit !== "lost") { for (const tell of job.followers) tell(exit, job.by) }
       }
     })
     this.lastPids.set(who.label, leader.pid)
@@ -382,6 +397,7 @@ class ScriptedDriver {
       out: new OutputFile(),
       err: stderr === "merged" ? null : new OutputFile(),
       exit: "running",
+      by: undefined,
       followers: new Set()
     }
     this.#jobs.set(name, job)
@@ -544,7 +560,8 @@ const followIn = (job: DetachedJob | undefined, sinks: Sinks): Readers => {
   return { stdout, stderr: sinks.stderr === "merged" ? stdout : follow(job?.err, sinks.stderr) }
 }
 
-const recordedExit = ({ exit }: DetachedJob): Exit => typeof exit === "string" ? unknownExit : exit
+const recordedEnd = (job: DetachedJob | undefined): Parameters<Tell> =>
+  job === undefined || typeof job.exit === "string" ? [unknownExit] : [job.exit, job.by]
 
 /** Whether a look tells that the leader is gone. One whose start nobody answered is known by its tree alone. */
 const isGone = (look: ProcessDriver.TreeLook, { detached, identity }: ProcessDriver.AttachRequest): boolean =>

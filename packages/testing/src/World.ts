@@ -4,6 +4,7 @@
  * Times are those of the clock that the scripted driver was built under: in a test, virtual milliseconds. A name is the
  * one under which a script was given, for a leader as in `children`, for any other process as in `forks`.
  */
+import type { EndedBy } from "@procyon/runtime/ports/ProcessDriver"
 import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
@@ -44,6 +45,11 @@ export interface WorldService {
     name: string,
     stranger?: { readonly name: string; readonly script: Script }
   ) => Effect.Effect<void>
+  /**
+   * Ends every running detached leader of this name by SIGTERM, and records that its deadline or its byte cap was the
+   * reason: what its own watcher does when no application is alive. The rest of its tree lives on.
+   */
+  readonly endDetached: (name: string, by: EndedBy) => Effect.Effect<void>
   /**
    * The completion files of all detached leaders of this name are gone, and those that still run will leave none: their
    * exit is unknown to whoever attaches, and told when a look finds the leader gone.

@@ -446,6 +446,24 @@ describe("detached children", () => {
       assert.deepStrictEqual([before.exits, after.exits], [[], [{ code: null, signal: null }]])
     }).pipe(scripted({ a: child })))
 
+  it.effect("that their own watcher has ended say why", () =>
+    Effect.gen(function*() {
+      const { child, driver, world } = yield* startDetached("a")
+      yield* child.release
+      yield* world.endDetached("a", "deadline")
+      yield* world.drain
+      const told: Array<unknown> = []
+      yield* driver.attach({
+        identity: child.identity,
+        detached: "a-1",
+        stdout: new Sink(),
+        stderr: "merged",
+        onExit: (exit, by) => told.push([exit, by])
+      })
+      yield* world.drain
+      assert.deepStrictEqual(told, [[{ code: null, signal: "SIGTERM" }, "deadline"]])
+    }).pipe(scripted({ a: child })))
+
   it.effect("are refused by a driver that cannot start any", () =>
     Effect.gen(function*() {
       const failed = yield* Effect.flip(startDetached("a"))

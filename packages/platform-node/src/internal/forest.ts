@@ -60,9 +60,9 @@ export interface Forest {
   readonly adopt: (root: Identity) => void
   /**
    * Records a root as `adopt` does, until the answer is called, and calls `onGone` once: when a judgement first finds its
-   * leader gone. A root of another boot is gone at the first that is asked for it.
+   * leader gone, or, for `tree`, nobody of its tree. A root of another boot is gone at the first that is asked for it.
    */
-  readonly watch: (root: Identity, onGone: () => void) => () => void
+  readonly watch: (root: Identity, of: "leader" | "tree", onGone: () => void) => () => void
   /** Asks those whom no record names for their markers, in slices, so that `judge` finds the answers. Calls back once. */
   readonly ask: (reading: Reading, done: () => void) => void
   /** What a reading says of every tree. The answers are for the roots given, in order. */
@@ -80,7 +80,7 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
   const strangers = new Map<number, Stranger>()
 
   /** Whom to tell when a leader that somebody else has started is gone, by marker. */
-  const watchers = new Map<string, () => void>()
+  const watchers = new Map<string, { readonly of: "leader" | "tree"; readonly onGone: () => void }>()
 
   const record = (root: Identity, is: { readonly ours: boolean; readonly adopted: boolean }): Tree => {
     const tree: Tree = {
@@ -123,8 +123,8 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
       if (root.bootId !== bootId || trees.has(root.marker)) return
       record(root, { ours: false, adopted: true })
     },
-    watch(root, onGone) {
-      watchers.set(root.marker, onGone)
+    watch(root, of, onGone) {
+      watchers.set(root.marker, { of, onGone })
       if (root.bootId === bootId) record(root, { ours: false, adopted: false })
       return () => {
         watchers.delete(root.marker)
@@ -149,16 +149,16 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
         const tree = trees.get(root.marker)
         if (tree === undefined) return { root, leader: "gone", members: [], occupied: [], complete: reading.complete }
         const look = describe(tree, reading.complete || bootId === null, found)
-        const isOver = look.leader === "gone" && look.members.length === 0 && look.occupied.length === 0
-        if (tree.adopted && isOver && look.complete) trees.delete(root.marker)
+        if (tree.adopted && look.leader === "gone" && isEmpty(look) && look.complete) trees.delete(root.marker)
         return look
       }
-      const tell = ({ complete, leader, root }: TreeLook): void => {
-        const onGone = watchers.get(root.marker)
+      const tell = (look: TreeLook): void => {
+        const watcher = watchers.get(look.root.marker)
         // A reading that broke off has not seen everybody.
-        if (onGone === undefined || leader === "alive" || !complete) return
-        watchers.delete(root.marker)
-        onGone()
+        if (watcher === undefined || look.leader === "alive" || !look.complete) return
+        if (watcher.of === "tree" && !isEmpty(look)) return
+        watchers.delete(look.root.marker)
+        watcher.onGone()
       }
       const looks = roots.map(lookAt)
       for (const look of looks) tell(look)
@@ -166,6 +166,8 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
     }
   }
 }
+
+const isEmpty = (look: TreeLook): boolean => look.members.length === 0 && look.occupied.length === 0
 
 /** Whether a known group of the tree's is populated, zombies included. Forgets those that are not. */
 export const isOccupied = (tree: Tree): boolean => {

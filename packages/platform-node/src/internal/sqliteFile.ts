@@ -8,6 +8,7 @@ import * as Schema from "effect/Schema"
 import * as fs from "node:fs"
 import { dirname } from "node:path"
 import type { DatabaseSync, DatabaseSyncOptions } from "node:sqlite"
+import { isOpenToOthers, makePrivateDirectory } from "./privateFiles.ts"
 
 export const Problem = Schema.Literals([
   "Corrupt",
@@ -140,10 +141,9 @@ const configured = (db: DatabaseSync): DatabaseSync => {
   }
 }
 
-const protectDirectory = (directory: string): void => {
-  fs.mkdirSync(directory, { recursive: true, mode: 0o700 })
-  const stat = fs.statSync(directory)
-  if (!stat.isDirectory() || isOpenToOthers(stat)) throw new Refused("Unsafe")
+/** Makes it for its owner alone, or throws when it is another user's or others may write to it. */
+export const protectDirectory = (directory: string): void => {
+  if (!makePrivateDirectory(directory)) throw new Refused("Unsafe")
 }
 
 const protectFile = (filename: string): void => {
@@ -152,12 +152,6 @@ const protectFile = (filename: string): void => {
   if ((stat.mode & 0o077) !== 0) fs.chmodSync(filename, 0o600)
   // SQLite would open it to read alone, and say so at the first write.
   fs.accessSync(filename, fs.constants.R_OK | fs.constants.W_OK)
-}
-
-/** Windows has neither users nor modes here. */
-const isOpenToOthers = (stat: fs.Stats): boolean => {
-  const uid = process.geteuid?.()
-  return uid !== undefined && (stat.uid !== uid || (stat.mode & 0o022) !== 0)
 }
 
 const exists = (path: string): boolean => fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined

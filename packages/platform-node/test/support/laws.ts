@@ -12,7 +12,7 @@ const numbers = Array.from({ length: 100_000 }, (_, index) => `${index + 1}\n`).
 const { make, shell } = CommandSpec
 
 /** `directory`: an empty one, for programs that cannot be started. */
-export const lawOptions = (directory: string): DriverLaws.Options => {
+export const lawOptions = (directory: string, can: { readonly detached: boolean }): DriverLaws.Options => {
   const file = (name: string, mode: number, text: string): string => {
     const full = path.join(directory, name)
     fs.writeFileSync(full, text, { mode })
@@ -27,7 +27,7 @@ export const lawOptions = (directory: string): DriverLaws.Options => {
       marker: true,
       wholeTree: "verified",
       pty: false,
-      detached: false
+      detached: can.detached
     },
     programs: {
       waits: make("sleep", ["300"]),

@@ -72,7 +72,8 @@ export type Event =
   | { readonly _tag: "StartWithdrawn" }
   /** The driver neither answered nor let go of the start. */
   | { readonly _tag: "StartLost" }
-  | { readonly _tag: "Exited"; readonly exit: Exit }
+  /** `by`: who ended a process that outlives its runtimes, in the runtime's place, before the exit was told. */
+  | { readonly _tag: "Exited"; readonly exit: Exit; readonly by?: Cause | undefined }
   | { readonly _tag: "EndRequested"; readonly request: EndRequest }
   /** The look before the first signal. `leaderAlive` is false for a leader that is dead and not yet told of. */
   | { readonly _tag: "TreeRecorded"; readonly leaderAlive: boolean }
@@ -174,10 +175,23 @@ const whileStarting = (state: In<"Starting">, event: Event): Step => {
   }
 }
 
+/** Somebody else has sent the signals; whether the tree is gone is still to be shown. */
+const endedBy = (cause: Cause, exit: Exit): State => ({
+  _tag: "Terminating",
+  cause,
+  exit,
+  delivered: true,
+  forced: false,
+  gone: false,
+  now: false
+})
+
 const whileRunning = (state: In<"Running">, event: Event): Step => {
   switch (event._tag) {
     case "Exited":
-      return [{ _tag: "Draining", request: null, exit: event.exit }, ["Linger"]]
+      return event.by === undefined
+        ? [{ _tag: "Draining", request: null, exit: event.exit }, ["Linger"]]
+        : [endedBy(event.by, event.exit), ["AwaitGrace"]]
     case "EndRequested":
       return [{ _tag: "Draining", request: event.request, exit: null }, ["RecordTree"]]
     case "Untraceable":

@@ -3,6 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import type { Gap } from "../domain/OutputWindow.ts"
 import type { BlobStore } from "../ports/BlobStore.ts"
@@ -20,6 +21,8 @@ export interface OutputSource {
   readonly locate: (since: number, seen: number) => Place | null
   /** Bytes of the source, `null` when not all of them could be read. */
   readonly read: (offset: number, length: number) => Effect.Effect<Uint8Array | null>
+  /** The same for a reader of many pages: as long as the scope is open, its bytes stay, where that can be had. */
+  readonly hold: Effect.Effect<OutputSource | null, never, Scope.Scope>
 }
 
 /** What a blob lacks: nothing, or one run in the middle. `length`: bytes that it holds. */
@@ -61,26 +64,45 @@ export const readBlob = (
   )
 }
 
-/** A sealed blob of this extent. */
+/** A sealed blob of this extent. Every call is bounded by `millis`. */
 export const ofBlob = (
-  store: Pick<BlobStore, "read">,
+  store: Pick<BlobStore, "read" | "lease">,
   blob: string,
   extent: Extent,
   millis: number
-): OutputSource => ({
-  locate: (since, seen) => locate(extent, since, seen),
-  read: (offset, length) => readBlob(store, blob, { offset, length }, millis)
-})
+): OutputSource => {
+  const source: OutputSource = {
+    locate: (since, seen) => locate(extent, since, seen),
+    read: (offset, length) => readBlob(store, blob, { offset, length }, millis),
+    hold: Effect.suspend(() => Effect.as(leased(store, blob, millis), source))
+  }
+  return source
+}
+
+/** A lease that cannot be had is none: what it was for is a gap then, where the bytes are gone. */
+const leased = (
+  store: Pick<BlobStore, "lease">,
+  blob: string,
+  millis: number
+): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.flatMap(
+    Effect.scope,
+    (scope) => Effect.ignoreCause(within(() => Scope.provide(store.lease(blob), scope), millis))
+  )
 
 /** A file that holds all of the output, as far as it was written. `read` is bounded by `millis`. */
 export const ofFile = (
   read: (offset: number, length: number) => Effect.Effect<Uint8Array | null>,
   millis: number
-): OutputSource => ({
-  locate: (since, seen) => locate({ gap: null, length: seen }, since, seen),
-  read: (offset, length) =>
-    within(() => read(offset, length), millis).pipe(
-      Effect.map((bytes) => Option.isSome(bytes) && bytes.value?.length === length ? bytes.value : null),
-      Effect.catchCause(() => Effect.succeed(null))
-    )
-})
+): OutputSource => {
+  const source: OutputSource = {
+    locate: (since, seen) => locate({ gap: null, length: seen }, since, seen),
+    read: (offset, length) =>
+      within(() => read(offset, length), millis).pipe(
+        Effect.map((bytes) => Option.isSome(bytes) && bytes.value?.length === length ? bytes.value : null),
+        Effect.catchCause(() => Effect.succeed(null))
+      ),
+    hold: Effect.sync(() => source)
+  }
+  return source
+}

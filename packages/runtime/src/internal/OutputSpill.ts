@@ -45,7 +45,10 @@ export interface OutputSpill {
   readonly finish: (sha256: string) => Effect.Effect<void>
   /** Goes on after a failure. `false`: nothing to retry, or failed again. */
   readonly retry: Effect.Effect<boolean>
+  /** Removes what it has written. Bounded; the reference is given back at once, for all who read without a `hold`. */
   readonly dispose: Effect.Effect<void>
+  /** See `OutputSource.hold`. `null` as long as there is no sealed blob. */
+  readonly hold: Effect.Effect<OutputSource.OutputSource | null, never, Scope.Scope>
   /** Where the blob has the byte at `since`, or the first one after it that it has. `null`: no such byte, or no blob. */
   readonly locate: OutputSource.OutputSource["locate"]
   /** Bytes of the blob, `null` when not all of them could be read. */
@@ -71,6 +74,8 @@ class Spill implements OutputSpill {
   #paused = false
   #writer: BlobWriter | null = null
   #scope: Scope.Closeable | null = null
+  /** Whether the store was ever asked to write. */
+  #isWritten = false
   /** Stream offset of the next byte to be written. */
   #next = 0
   #lost: Gap | null = null
@@ -153,17 +158,27 @@ class Spill implements OutputSpill {
 
   get dispose(): Effect.Effect<void> {
     return this.#exclusive(Effect.suspend(() => {
-      const blob = this.blob
+      const isWritten = this.#isWritten
       this.#phase = "disposed"
+      this.#isWritten = false
       this.#window.protect(null)
       this.blob = null
       this.#resume()
       const dropped = this.#closeWriter()
-      // A reference that cannot be given back costs disk, never truth, and its owner has nobody left to tell.
-      return blob === null
-        ? dropped
-        : Effect.andThen(dropped, Effect.ignoreCause(this.#bounded(() => this.#store.remove(blob))))
+      // What cannot be removed costs disk, never truth, and its owner has nobody left to tell. A call that was given up may
+      // have sealed a blob that is not known of here, so all of it goes.
+      return isWritten
+        ? Effect.andThen(dropped, Effect.ignoreCause(this.#bounded(() => this.#store.remove(this.#name))))
+        : dropped
     }))
+  }
+
+  get hold(): Effect.Effect<OutputSource.OutputSource | null, never, Scope.Scope> {
+    return Effect.suspend(() => {
+      if (this.blob === null) return Effect.succeed(null)
+      const extent = { gap: this.gap, length: this.spilledBytes }
+      return OutputSource.ofBlob(this.#store, this.blob, extent, this.#stallMillis).hold
+    })
   }
 
   locate(since: number, seen: number): OutputSource.Place | null {
@@ -247,6 +262,7 @@ class Spill implements OutputSpill {
     if (this.#writer !== null) return Effect.succeed(this.#writer)
     const scope = Scope.makeUnsafe()
     this.#scope = scope
+    this.#isWritten = true
     return Effect.tap(Scope.provide(this.#store.write(this.#name), scope), (writer) =>
       Effect.sync(() => {
         if (this.#scope === scope) this.#writer = writer
@@ -257,9 +273,11 @@ class Spill implements OutputSpill {
     return Effect.suspend(() => {
       const writer = this.#writer
       if ((this.#phase !== "writing" && this.#phase !== "capped") || writer === null) return Effect.void
-      const ref = this.gap === null ? `sha256-${this.#sha256}` : `partial-${this.#name}`
+      const { gap } = this
+      // Tells exactly what is in it: a call that was given up and comes through later changes nothing of a later blob.
+      const label = gap === null ? `sha256-${this.#sha256}` : `partial-${gap.from}-${gap.to}`
       return Effect.andThen(
-        this.#calling(() => writer.seal(ref), () => {
+        this.#calling(() => writer.seal(label), (ref) => {
           this.#phase = "sealed"
           this.blob = ref
         }),
@@ -269,13 +287,13 @@ class Spill implements OutputSpill {
   }
 
   /** Calls the store, bounded; what it says decides whether the spill goes on. */
-  #calling<A>(call: () => Effect.Effect<A, BlobError>, onSuccess: () => void): Effect.Effect<void> {
+  #calling<A>(call: () => Effect.Effect<A, BlobError>, onSuccess: (answer: A) => void): Effect.Effect<void> {
     return Effect.map(Effect.exit(this.#bounded(call)), (exit) => {
       if (this.#phase === "failed" || this.#phase === "disposed") return
       if (Exit.isSuccess(exit)) {
         // A call that hangs may still write when it wakes up, so its writer is not used again.
         if (Option.isNone(exit.value)) this.#abandon(true)
-        else onSuccess()
+        else onSuccess(exit.value.value)
       } else {
         const error = Option.getOrNull(Exit.findErrorOption(exit))
         if (error === null) this.#abandon(false)

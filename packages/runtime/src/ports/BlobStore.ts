@@ -23,28 +23,42 @@ export interface BlobWriter {
   /** All of the bytes or an error; after an error nothing of this call is part of the blob. `bytes` is borrowed. */
   readonly append: (bytes: Uint8Array) => Effect.Effect<void, BlobError>
   /**
-   * Makes it durable under `ref`, in one step that a crash cannot split. The same content may be sealed twice under the
-   * same `ref`: references are counted, each to be removed on its own.
+   * Makes it durable, in one step that a crash cannot split, and answers with its reference. `label` tells what is in it,
+   * such as its digest: of one writer's name, equal labels mean equal bytes, and the later blob takes the earlier one's
+   * place.
    */
-  readonly seal: (ref: string) => Effect.Effect<void, BlobError>
+  readonly seal: (label: string) => Effect.Effect<string, BlobError>
 }
 
-/** Content under references. Every error is a `BlobError`; interruption leaves no half of a blob that could be read. */
+/**
+ * Content under references, each of which belongs to the name that its writer gave: no two names share one, so whoever is
+ * responsible for a name may remove what it has left, and takes nothing from anybody else. Many stores may stand on one
+ * place. A store never removes on its own what is sealed, nor what somebody else is writing: what nobody removes stays.
+ *
+ * Every error is a `BlobError`; interruption leaves no half of a blob that could be read.
+ */
 export interface BlobStore {
-  /** Opens a writer. `name` tells who writes (a process id): it names the temporary file, and only that. */
+  /**
+   * Opens a writer. `name` tells whose the blob is: a process id, or another text that nobody else uses. One that is
+   * longer than the place can hold is refused as `Other`.
+   */
   readonly write: (name: string) => Effect.Effect<BlobWriter, BlobError, Scope.Scope>
   /** From `offset` (default 0), at most `limit` bytes (default: to the end). Holds a lease while it is read. */
   readonly read: (
     ref: string,
     options?: { readonly offset?: number | undefined; readonly limit?: number | undefined }
   ) => Stream.Stream<Uint8Array, BlobError>
-  /** While the scope is open the blob is not removed: for readers and repair. Fails with `NotFound` when there is none. */
+  /**
+   * While the scope is open, this store can read the blob, also when it is removed: for readers and repair. Fails with
+   * `NotFound` when there is none.
+   */
   readonly lease: (ref: string) => Effect.Effect<void, BlobError, Scope.Scope>
   /**
-   * Gives one reference back. The bytes go when it was the last one and no lease is held, else when the last lease ends.
-   * `false`: there was none.
+   * Removes what was written under a name, sealed or not, and whoever wrote it: a writer that is still there cannot seal
+   * it any more. To be called once its owner is over, or its writer is gone for certain. Leased bytes go with the last
+   * lease, or with the process that holds it. `false`: there was nothing.
    */
-  readonly remove: (ref: string) => Effect.Effect<boolean, BlobError>
+  readonly remove: (name: string) => Effect.Effect<boolean, BlobError>
 }
 
 /** Where output goes that memory would lose. Optional: without one nothing is spilled. */

@@ -58,19 +58,22 @@ export interface Capabilities {
 /**
  * How a process is started that is to outlive this application: its output goes to files, and its exit into another one,
  * all named by `name`, so that a later runtime finds them. Its stdin is empty.
+ *
+ * Deadline and cap are the driver's to keep, application or not, for as long as the leader runs; nobody moves them later,
+ * and nobody keeps them for what the leader leaves behind. A runtime that keeps them too does no harm.
  */
 export interface Detached {
   /** A `ProcessId`, and nobody else's. */
   readonly name: string
-  /** When its tree is ended with no application alive, in epoch milliseconds; `null`: never. */
+  /** When its tree is ended, in epoch milliseconds; `null`: never. */
   readonly deadlineAt: number | null
-  /** After how many bytes of one stream its tree is ended with no application alive; 0: never. */
+  /** After how many bytes of one stream its tree is ended, looked at now and then; 0: never. */
   readonly capBytes: number
   /** From SIGTERM to SIGKILL then. */
   readonly graceMillis: number
 }
 
-/** Why a detached tree was ended with no application alive: the deadline that was asked for, or the byte cap. */
+/** Why a driver ended a detached tree by itself: the deadline that was asked for, or the byte cap. */
 export type EndedBy = "deadline" | "cap"
 
 /**
@@ -94,7 +97,7 @@ export interface SpawnRequest {
   readonly stderr: OutputSink | "merged"
   /**
    * The leader's exit. Called once, possibly before `spawn` answers, and never before all that the leader wrote has been
-   * committed (unless a sink had paused its stream). `by`: what its own watcher ended a detached process for, if anything.
+   * committed (unless a sink had paused its stream). `by`: what the driver ended a detached process for, if it did.
    */
   readonly onExit: (exit: Exit, by?: EndedBy) => void
   /** Left out: it ends at the latest with this application's driver, as far as a driver can see to that. */

@@ -215,15 +215,15 @@ const make = Effect.gen(function*() {
   const barrier = yield* ShutdownBarrier.Service
   /** Those started here, so that `list` shows no jobs of owners. */
   const own = new WeakSet<OwnedProcess>()
-  /** Of settled processes: no row tells of them, so nobody could find them once the runtime is gone. */
-  const blobs: Array<string> = []
+  /** Whose blobs are to go: no row tells of them, so nobody could find them once the runtime is gone. */
+  const spilled: Array<string> = []
 
   const settled = (process: OwnedProcess): Effect.Effect<void> =>
     Effect.sync(() => {
       process.workspace?.leave(process)
       for (const retention of retentionsOf(process)) {
-        const { blob } = retention.metadata()
-        if (blob !== null) blobs.push(blob)
+        // One that failed may be gone on with.
+        if (retention.metadata().spill !== "none") spilled.push(retention.name)
       }
     })
 
@@ -312,7 +312,7 @@ const make = Effect.gen(function*() {
       })
     )
 
-  yield* Effect.addFinalizer(() => Effect.forEach(blobs, host.removeBlob, { concurrency: 16, discard: true }))
+  yield* Effect.addFinalizer(() => Effect.forEach(spilled, host.removeBlobs, { concurrency: 16, discard: true }))
   // Whoever closes this layer alone, closes the runtime: both run the one barrier.
   yield* Effect.addFinalizer(() => barrier.shutdown())
 

@@ -19,12 +19,13 @@ import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import * as Bounds from "../domain/Bounds.ts"
 import type * as CommandSpec from "../domain/CommandSpec.ts"
-import type { InvalidCommand } from "../domain/InvalidCommand.ts"
+import { InvalidCommand } from "../domain/InvalidCommand.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import type * as Status from "../domain/Status.ts"
 import { spanned } from "../internal/Spanned.ts"
 import * as ProcessLedger from "../ports/ProcessLedger.ts"
 import { RuntimeClosed, StartWithdrawn } from "./AppProcess.ts"
+import { retentionsOf } from "./host/Core.ts"
 import { receiptOf } from "./host/OwnedProcess.ts"
 import { type StdinClosed, writeAll } from "./host/Stdin.ts"
 import { Event } from "./JobEvent.ts"
@@ -111,7 +112,10 @@ export interface Jobs {
   readonly stopAll: Effect.Effect<ReadonlyArray<Info>>
   /** Runs the protocol again on a `kill_failed` job; of any other it answers with the receipt, once there is one. */
   readonly retryTermination: (id: string) => Effect.Effect<Status.TerminationResult, ProcessNotFound>
-  /** Sets the deadline to this long from now; zero or infinite: none. Of a job that does not run it changes nothing. */
+  /**
+   * Sets the deadline to this long from now; zero or infinite: none. Of a job that does not run it changes nothing; of a
+   * detached one it is refused.
+   */
   readonly extend: (id: string, deadline: Duration.Input) => Effect.Effect<Info, ProcessNotFound | InvalidCommand>
   /** Drops a settled job's record and its blobs. `false`: it is not settled, or not told of yet. */
   readonly forget: (id: string) => Effect.Effect<boolean, ProcessNotFound>
@@ -172,7 +176,7 @@ const make = Effect.gen(function*() {
   const barrier = yield* ShutdownBarrier.Service
   const owners = new Owners(host.settings.maxNoticesPerOwner)
   const ledger = yield* ProcessLedger.Service
-  const rows = Rows.make(host, ledger, (job) => disown(job))
+  const rows = Rows.make(host, ledger, (job) => disown(job), (job) => host.forget(job.process))
   const notices = Notices.make(host, owners, rows)
   const events = Events.make(host, owners)
   const admission = Admission.make(host, owners, { detached: ledger.durable && host.detaches })
@@ -320,10 +324,28 @@ const make = Effect.gen(function*() {
 
   const extend = (owner: string, job: Job, deadline: Duration.Input): Effect.Effect<Info, InvalidCommand> =>
     Effect.gen(function*() {
+      // Whoever watches over it when no application does was told its deadline at the start.
+      if (job.process.detached) return yield* new InvalidCommand({ where: "deadline", problem: "Unsupported" })
       const millis = yield* Effect.fromResult(Bounds.deadline("deadline", deadline))
       host.extend(job.process, millis)
       yield* rows.move(job, { deadlineAt: job.process.deadlineAt })
       return infoOf(owner, job)
+    })
+
+  /** The row of a settled job is told which blob holds its output now; that of another is told at the settlement. */
+  const retrySpill = (job: Job): Effect.Effect<boolean> =>
+    Effect.suspend(() => {
+      const blobs = () => retentionsOf(job.process).map((retention) => retention.metadata().blob).join()
+      const before = blobs()
+      // Also when interrupted: a blob may be sealed by then.
+      return Effect.ensuring(
+        host.retrySpill(job.process),
+        Effect.suspend(() =>
+          job.isSettled && blobs() !== before
+            ? Effect.asVoid(rows.move(job, { output: Rows.endOf(job).output ?? null }))
+            : Effect.void
+        )
+      )
     })
 
   const forget = (name: string, job: Job): Effect.Effect<boolean> =>
@@ -343,7 +365,7 @@ const make = Effect.gen(function*() {
       list: Effect.sync(() => [...owners.known(owner)?.jobs.values() ?? []].toSorted(byCreation).map(info)),
       output: (id) => Effect.flatMap(find(id), (job) => viewOf(job, job.process.stdout.view)),
       errorOutput: (id) => Effect.flatMap(find(id), (job) => viewOf(job, stderrOf(job.process))),
-      retrySpill: (id) => Effect.flatMap(find(id), (job) => host.retrySpill(job.process)),
+      retrySpill: (id) => Effect.flatMap(find(id), retrySpill),
       write: (id, data) => Effect.flatMap(find(id), (job) => writeAll(host, job.process, data)),
       closeStdin: (id) => Effect.flatMap(find(id), (job) => host.closeStdin(job.process)),
       wait: (id) => Effect.flatMap(find(id), (job) => Effect.map(Deferred.await(job.process.ended), () => info(job))),

@@ -7,6 +7,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { BadCursor, type Gap, type Page, type ReadOptions } from "../domain/OutputWindow.ts"
 import * as OutputWindow from "../domain/OutputWindow.ts"
@@ -77,7 +78,7 @@ export type SpillOptions = OutputSpill.Options
 
 /** What one stream is kept by. Sizes are bytes; not validated here, since `ProcessOptions` has done it. */
 export interface Options {
-  /** Who writes, such as the process id. Names the temporary file and a partial blob. */
+  /** Whose output it is, such as the process id and the stream. Names its blobs. */
   readonly name: string
   /** Bytes of the beginning kept in memory for ever; at most `limit`. */
   readonly head: number
@@ -98,6 +99,8 @@ export interface Options {
 
 /** One stream of a process, from its first byte to its last reader. A store that fails shows in `Metadata` only. */
 export interface OutputRetention {
+  /** Whose output it is: what its blobs are removed by. */
+  readonly name: string
   /** For the driver. Calls that come after the seal are taken and dropped. */
   readonly sink: OutputSink
   /** Monotonic milliseconds of the last commit; of `make` before the first. */
@@ -126,7 +129,10 @@ export interface OutputRetention {
   readonly shrink: () => void
   /** Goes on with a failed spill, waiting for it. `false`: nothing to retry, or failed again. */
   readonly retrySpill: Effect.Effect<boolean>
-  /** Gives the blob's reference back and drops an unfinished one. Memory stays readable. Idempotent, never fails. */
+  /**
+   * Removes the blob, or what there is of it. Memory stays readable, and a read or follow that has begun keeps the blob to
+   * its end. Idempotent, never fails.
+   */
   readonly dispose: Effect.Effect<void>
 }
 
@@ -136,6 +142,7 @@ const blobPage = 1024 * 1024
 
 /** What is known of a stream of which nothing is in memory: one of a process that ended, or began, in an earlier life. */
 export interface Recorded {
+  readonly name: string
   readonly bytesSeen: number
   readonly drained: boolean
   readonly sha256: string | null
@@ -160,7 +167,7 @@ export const make = (options: Options): OutputRetention => new Retention(options
  */
 export const recorded = (stream: Recorded): OutputRetention => {
   const retention = new Retention({
-    name: "",
+    name: stream.name,
     head: 0,
     limit: 0,
     seen: stream.bytesSeen,
@@ -176,6 +183,7 @@ export const recorded = (stream: Recorded): OutputRetention => {
 }
 
 class Retention implements OutputRetention, OutputSink {
+  readonly name: string
   readonly #window: OutputWindow.OutputWindow
   readonly #spill: OutputSpill.OutputSpill | null
   readonly #source: OutputSource.OutputSource | null
@@ -195,11 +203,13 @@ class Retention implements OutputRetention, OutputSink {
   #drained = false
   #digest: string | null = null
   #recorded: Recorded | null = null
+  readonly #readers = new Set<Reader>()
   /** One-shot callbacks of whoever waits for a change right now. */
   #waiting: Set<() => void> | null = null
   lastOutputAt: number
 
   constructor(options: Options & { readonly seen?: number }) {
+    this.name = options.name
     this.#window = OutputWindow.make({
       head: options.head,
       limit: options.limit,
@@ -280,7 +290,9 @@ class Retention implements OutputRetention, OutputSink {
   }
 
   get isReadable(): boolean {
-    return this.#recorded === null || this.#source !== null || this.#window.seen === 0
+    if (this.#recorded === null || this.#source !== null) return true
+    // Without a hash nobody saw the end of it, and the count is a lower bound.
+    return this.#window.seen === 0 && this.#digest !== null
   }
 
   get view(): View {
@@ -334,7 +346,37 @@ class Retention implements OutputRetention, OutputSink {
   }
 
   get dispose(): Effect.Effect<void> {
-    return this.#spill?.dispose ?? this.#recorded?.dispose ?? Effect.void
+    return Effect.suspend(() => {
+      const kept = this.#spill ?? this.#recorded
+      if (kept === null) return Effect.void
+      const holds = Effect.forEach(this.#readers, (reader) => this.#hold(reader), {
+        concurrency: "unbounded",
+        discard: true
+      })
+      return Effect.andThen(holds, kept.dispose)
+    })
+  }
+
+  /** Keeps for a reader what it may still come to read. */
+  #hold(reader: Reader): Effect.Effect<void> {
+    const source = this.#source ?? this.#spill
+    if (source === null || reader.held !== null) return Effect.void
+    return Effect.map(Scope.provide(source.hold, reader.scope), (held) => {
+      reader.held = held
+    })
+  }
+
+  /** Somebody who reads what memory may not hold, as long as the scope is open. */
+  get #reader(): Effect.Effect<Reader, never, Scope.Scope> {
+    return Effect.flatMap(Effect.scope, (scope) =>
+      Effect.acquireRelease(
+        Effect.sync(() => {
+          const reader: Reader = { scope, held: null }
+          this.#readers.add(reader)
+          return reader
+        }),
+        (reader) => Effect.sync(() => this.#readers.delete(reader))
+      ))
   }
 
   #readPreview(): Effect.Effect<string> {
@@ -422,11 +464,11 @@ class Retention implements OutputRetention, OutputSink {
   #makeView(): View {
     const text: Form<string> = {
       fromMemory: (since, limit) => this.#window.readText(since, limit),
-      fromBlob: (since, limit, lost) => this.#textFromBlob(since, limit, lost)
+      fromBlob: (source, since, limit, lost) => this.#textFromBlob(source, since, limit, lost)
     }
     const bytes: Form<Uint8Array> = {
       fromMemory: (since, limit) => this.#window.readBytes(since, limit),
-      fromBlob: (since, limit, lost) => this.#bytesFromBlob(since, limit, lost)
+      fromBlob: (source, since, limit, lost) => this.#bytesFromBlob(source, since, limit, lost)
     }
     return {
       metadata: Effect.sync(() => this.metadata()),
@@ -450,15 +492,24 @@ class Retention implements OutputRetention, OutputSink {
   }
 
   /** From memory; where memory has a gap, from the blob as far as that has more. */
-  #page<Data>(form: Form<Data>, since: number, limit: number): Effect.Effect<Page<Data>> {
+  #page<Data>(form: Form<Data>, since: number, limit: number, reader?: Reader): Effect.Effect<Page<Data>> {
     const page = form.fromMemory(since, limit)
-    const isElsewhere = this.#source !== null || (this.#spill !== null && this.#spill.blob !== null)
-    if (page.gap === null || !isElsewhere) return Effect.succeed(page)
-    return Effect.map(form.fromBlob(since, Math.min(limit, blobPage), page.gap), (fromBlob) => fromBlob ?? page)
+    const { gap } = page
+    if (gap === null || !this.#isElsewhere(reader)) return Effect.succeed(page)
+    const read = (reader: Reader) => {
+      const source = reader.held ?? this.#source ?? this.#spill
+      return source === null ? Effect.succeed(null) : form.fromBlob(source, since, Math.min(limit, blobPage), gap)
+    }
+    const found = reader === undefined ? Effect.scoped(Effect.flatMap(this.#reader, read)) : read(reader)
+    return Effect.map(found, (fromBlob) => fromBlob ?? page)
   }
 
-  #bytesFromBlob(since: number, limit: number, lost: Gap): Effect.Effect<Page<Uint8Array> | null> {
-    return this.#blobBytes(since, limit, lost, (bytes, place) => ({
+  #isElsewhere(reader: Reader | undefined): boolean {
+    return reader?.held != null || this.#source !== null || (this.#spill !== null && this.#spill.blob !== null)
+  }
+
+  #bytesFromBlob(source: Source, since: number, limit: number, lost: Gap): Effect.Effect<Page<Uint8Array> | null> {
+    return this.#blobBytes(source, since, limit, lost, (bytes, place) => ({
       data: bytes,
       since,
       next: place.start + bytes.length,
@@ -467,8 +518,8 @@ class Retention implements OutputRetention, OutputSink {
     }))
   }
 
-  #textFromBlob(since: number, limit: number, lost: Gap): Effect.Effect<Page<string> | null> {
-    return this.#blobBytes(since, limit + 4, lost, (bytes, place) => {
+  #textFromBlob(source: Source, since: number, limit: number, lost: Gap): Effect.Effect<Page<string> | null> {
+    return this.#blobBytes(source, since, limit + 4, lost, (bytes, place) => {
       const skipped = place.start > since ? Utf8.borderAfter(bytes, 0, bytes.length) : 0
       const kept = bytes.subarray(skipped)
       const length = Utf8.textLength(kept, limit, bytes.length === place.length)
@@ -486,14 +537,14 @@ class Retention implements OutputRetention, OutputSink {
 
   /** `null` when the blob has nothing before the end of what memory has lost, or cannot be read. */
   #blobBytes<A>(
+    source: Source,
     since: number,
     limit: number,
     lost: Gap,
     use: (bytes: Uint8Array, place: OutputSource.Place) => A
   ): Effect.Effect<A | null> {
-    const source = this.#source ?? this.#spill
-    const place = source?.locate(since, this.#window.seen) ?? null
-    if (source === null || place === null || place.start >= lost.to) return Effect.succeed(null)
+    const place = source.locate(since, this.#window.seen)
+    if (place === null || place.start >= lost.to) return Effect.succeed(null)
     const bytes = source.read(place.offset, Math.min(place.length, limit))
     return Effect.map(bytes, (bytes) => bytes === null ? null : use(bytes, place))
   }
@@ -503,7 +554,13 @@ class Retention implements OutputRetention, OutputSink {
       const bad = OutputWindow.checkRead(options)
       if (bad !== null) return Stream.fail(bad)
       const { limit, since } = OutputWindow.normalRead(options)
-      return Stream.unfold(since, (cursor) => this.#following(form, cursor, limit === Infinity ? followPage : limit))
+      const pageLimit = limit === Infinity ? followPage : limit
+      return Stream.unwrap(
+        Effect.map(
+          this.#reader,
+          (reader) => Stream.unfold(since, (cursor) => this.#following(form, cursor, pageLimit, reader))
+        )
+      )
     })
   }
 
@@ -511,15 +568,16 @@ class Retention implements OutputRetention, OutputSink {
   #following<Data>(
     form: Form<Data>,
     cursor: number,
-    limit: number
+    limit: number,
+    reader: Reader
   ): Effect.Effect<readonly [Page<Data>, number] | undefined> {
     return Effect.suspend(() => {
       const seen = this.#window.seen
       const changed = () => this.#window.seen !== seen || this.#window.sealed
-      return Effect.flatMap(this.#page(form, cursor, limit), (page) => {
+      return Effect.flatMap(this.#page(form, cursor, limit, reader), (page) => {
         if (page.next > cursor) return Effect.succeed([page, page.next] as const)
         if (page.sealed) return Effect.succeed(undefined)
-        return Effect.flatMap(this.#until(changed), () => this.#following(form, cursor, limit))
+        return Effect.flatMap(this.#until(changed), () => this.#following(form, cursor, limit, reader))
       })
     })
   }
@@ -539,7 +597,15 @@ const storedSpill = (
 /** The two forms of a page: text and bytes. */
 interface Form<Data> {
   readonly fromMemory: (since: number, limit: number) => Page<Data>
-  readonly fromBlob: (since: number, limit: number, lost: Gap) => Effect.Effect<Page<Data> | null>
+  readonly fromBlob: (source: Source, since: number, limit: number, lost: Gap) => Effect.Effect<Page<Data> | null>
+}
+
+type Source = Pick<OutputSource.OutputSource, "locate" | "read">
+
+/** `held`: what was kept for it when the blob was removed. */
+interface Reader {
+  readonly scope: Scope.Scope
+  held: Source | null
 }
 
 const gapBefore = (since: number, start: number): Gap | null => start > since ? { from: since, to: start } : null

@@ -28,7 +28,7 @@ import * as BlobStore from "../ports/BlobStore.ts"
 import * as ProcessDriver from "../ports/ProcessDriver.ts"
 import type { LedgerRow } from "../ports/ProcessLedger.ts"
 import * as Adopting from "./host/Adopting.ts"
-import { type Core, isolated, observed, retentionsOf } from "./host/Core.ts"
+import { type Core, nameOfOutput, observed, retentionsOf } from "./host/Core.ts"
 import * as Ending from "./host/Ending.ts"
 import { type Hooks, OwnedProcess } from "./host/OwnedProcess.ts"
 import * as Settling from "./host/Settling.ts"
@@ -84,8 +84,8 @@ export interface ProcessHost {
   readonly closeStdin: Stdin.Stdin["close"]
   readonly extend: Watchdog.Watchdog["extend"]
   readonly forget: Settling.Settling["forget"]
-  /** Gives a blob's reference back, where there is a store. Bounded; never fails. */
-  readonly removeBlob: (ref: string) => Effect.Effect<void>
+  /** Removes what a retention of this name has left in the store, where there is one. Bounded; never fails. */
+  readonly removeBlobs: (name: string) => Effect.Effect<void>
   /** Goes on with spills that failed. `false`: none had, or one failed again. */
   readonly retrySpill: (process: OwnedProcess) => Effect.Effect<boolean>
   /** From here on nothing is admitted. */
@@ -240,7 +240,7 @@ const make = Effect.gen(function*() {
     detached: boolean
   ): OutputRetention.OutputRetention =>
     OutputRetention.make({
-      name: stream === "stdout" ? id : `${id}-stderr`,
+      name: nameOfOutput(id, stream),
       head: policy.headBytes,
       limit: policy.limitBytes,
       cap: policy.capBytes,
@@ -334,10 +334,7 @@ const make = Effect.gen(function*() {
     closeStdin: stdin.close,
     extend: watchdog.extend,
     forget: settling.forget,
-    removeBlob: (ref) =>
-      Option.isNone(store)
-        ? Effect.void
-        : isolated(Effect.asVoid(Effect.orDie(store.value.remove(ref))), settings.portWindowMillis, "removing a blob"),
+    removeBlobs: adopting.removeBlobs,
     retrySpill: (process) =>
       Effect.map(
         Effect.forEach(retentionsOf(process), (retention) => retention.retrySpill),

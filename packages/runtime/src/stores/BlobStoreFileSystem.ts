@@ -2,12 +2,16 @@
  * Blobs as files in one directory, over Effect's own `FileSystem`.
  *
  * A blob is written to a temporary file and gets its name, which is its reference, by a rename after the bytes were
- * synced: a crash leaves either the whole blob or a temporary file. Temporary files that a crash left behind are removed
- * when the layer is built, told by the exact form of their names; no other file is ever touched. The directory therefore
- * belongs to one runtime at a time.
+ * synced: a crash leaves either the whole blob or a temporary file. Every file is named after what is in it and after
+ * whose it is, so no two rows share one. Sharing equal contents would need a count of references that survives crashes
+ * and that all runtimes on the directory agree on; equal outputs larger than memory's share are too rare for that.
  *
- * References and leases are counted in memory only. A blob that is there when the layer is built has one reference, so a
- * content that several had shared goes with the first of them that gives it back after a restart.
+ * Several runtimes may use one directory. Building a store removes nothing, and what is removed is told by the exact form
+ * of its name, for a caller who answers for its owner. What nobody removes stays, and costs its disk space: such as the
+ * output of commands without a row, whose application was killed.
+ *
+ * A lease is an open file: the system keeps the bytes of a removed file until it is closed, also for another runtime's
+ * readers, and frees them when their process dies.
  */
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
@@ -19,14 +23,18 @@ import * as Random from "effect/Random"
 import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
-import * as BlobReferences from "../internal/BlobReferences.ts"
+import * as BlobNames from "../internal/BlobNames.ts"
+import * as Leases from "../internal/Leases.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 
 /** Where the files are, and how much they may take. */
 export interface Options {
   /** Made with mode 0700 when it is missing, and set to it when it is there. */
   readonly directory: string
-  /** Most bytes of all blobs together, those in the making included; 0 or absent for no quota. Past it appends fail. */
+  /**
+   * Most bytes of all blobs together, those in the making included; 0 or absent for no quota. Past it appends fail. Counts
+   * what is there when the store is built and what it writes itself, not what others write meanwhile.
+   */
   readonly quotaBytes?: number | undefined
 }
 
@@ -45,17 +53,11 @@ export const make = (
     yield* fs.makeDirectory(options.directory, { recursive: true, mode: 0o700 })
     yield* fs.chmod(options.directory, 0o700)
     const store = new FileStore(place, options.quotaBytes || Infinity)
-    for (const name of yield* fs.readDirectory(options.directory)) {
-      if (!temporary.test(name) && !sealed.test(name)) continue
-      const info = yield* fs.lstat(place.at(name))
-      if (info.type !== "File") continue
-      if (temporary.test(name)) yield* fs.remove(place.at(name), { force: true })
-      else store.found(name, Number(info.size))
-    }
+    if (store.isLimited) yield* store.countFiles
     return store
   }).pipe(Effect.mapError(blobError("open")))
 
-/** The store of `make`. A directory is for one store only: a second drops the unfinished blobs of the first. */
+/** The store of `make`. */
 export const layer = (
   options: Options
 ): Layer.Layer<BlobStore.Service, BlobStore.BlobError, FileSystem.FileSystem | Path.Path> =>
@@ -68,15 +70,16 @@ interface Place {
   readonly at: (name: string) => string
 }
 
-const temporary = /^tmp-[\w=-]{0,48}-[0-9a-f]{16}\.part$/
-const sealed = /^[\w=-]{1,200}\.blob$/
+/** Of a blob in the making: whose it is, and a number. */
+const temporary = /^([\w=-]{1,100})\.[0-9a-f]{16}\.part$/
+const sealedSuffix = ".blob"
 const chunkBytes = 64 * 1024
 
 class FileStore implements BlobStore.BlobStore {
   readonly #place: Place
   readonly #quota: Quota
-  readonly #references = BlobReferences.make()
-  /** Sizes of the sealed files, by file name. */
+  readonly #leases: Leases.Leases<FileSystem.File, PlatformError | BlobStore.BlobError>
+  /** Sizes of the sealed files that count, by file name. */
   readonly #sizes = new Map<string, number>()
   /** Naming and removing a file and counting it belong together. */
   readonly #lock = Semaphore.makeUnsafe(1)
@@ -84,20 +87,42 @@ class FileStore implements BlobStore.BlobStore {
   constructor(place: Place, quotaBytes: number) {
     this.#place = place
     this.#quota = { most: quotaBytes, used: 0 }
+    this.#leases = Leases.make((
+      ref
+    ): Effect.Effect<FileSystem.File, PlatformError | BlobStore.BlobError, Scope.Scope> =>
+      BlobNames.isRef(ref)
+        ? place.fs.open(place.at(ref + sealedSuffix), { flag: "r" })
+        : Effect.fail(new BlobStore.BlobError({ operation: "open", problem: "NotFound", retryable: false }))
+    )
   }
 
-  found(name: string, size: number): void {
-    this.#count(name, size)
+  get isLimited(): boolean {
+    return this.#quota.most < Infinity
+  }
+
+  /** What is there already takes its part of the quota. */
+  get countFiles(): Effect.Effect<void, PlatformError> {
+    return Effect.gen({ self: this }, function*() {
+      const { at, directory, fs } = this.#place
+      for (const name of yield* fs.readDirectory(directory)) {
+        if (!isSealed(name)) continue
+        const info = yield* Effect.option(fs.lstat(at(name)))
+        // Another runtime may just have removed it.
+        if (Option.isSome(info) && info.value.type === "File") this.#count(name, Number(info.value.size))
+      }
+    })
   }
 
   write(name: string): Effect.Effect<BlobStore.BlobWriter, BlobStore.BlobError, Scope.Scope> {
     const writer = Effect.gen({ self: this }, function*() {
-      const temporaryName = yield* newTemporaryName(name)
-      const at = this.#place.at(temporaryName)
+      if (!BlobNames.isName(name)) {
+        return yield* new BlobStore.BlobError({ operation: "open", problem: "Other", retryable: false })
+      }
+      const at = this.#place.at(yield* newTemporaryName(name))
       // Released last: the file's own close comes before.
       yield* Effect.addFinalizer(() => Effect.ignore(this.#place.fs.remove(at, { force: true })))
       const file = yield* this.#place.fs.open(at, { flag: "wx+", mode: 0o600 })
-      return new FileWriter(file, this.#quota, (ref, size) => this.#publish(at, ref, size))
+      return new FileWriter(file, this.#quota, (label, size) => this.#publish(at, BlobNames.ref(label, name), size))
     }).pipe(Effect.mapError(blobError("open")))
     // Before the file is closed, what is still being written has to end: its number may be another file's next.
     return Effect.acquireRelease(writer, (writer) => writer.close)
@@ -107,53 +132,37 @@ class FileStore implements BlobStore.BlobStore {
     ref: string,
     options?: { readonly offset?: number | undefined; readonly limit?: number | undefined }
   ): Stream.Stream<Uint8Array, BlobStore.BlobError> {
-    const opened = Effect.gen({ self: this }, function*() {
-      yield* this.#leased(ref, "read")
-      const file = yield* this.#place.fs.open(this.#place.at(fileName(ref)), { flag: "r" })
-      return chunks(file, options?.offset ?? 0, options?.limit ?? Infinity)
-    })
-    return Stream.unwrap(opened).pipe(Stream.mapError(blobError("read")))
+    const opened = Effect.map(
+      this.#leases.hold(ref),
+      (file) => chunks(file, options?.offset ?? 0, options?.limit ?? Infinity)
+    )
+    return Stream.unwrap(Effect.mapError(opened, blobError("read"))).pipe(Stream.mapError(blobError("read")))
   }
 
   lease(ref: string): Effect.Effect<void, BlobStore.BlobError, Scope.Scope> {
-    return this.#leased(ref, "open")
+    return Effect.mapError(Effect.asVoid(this.#leases.hold(ref)), blobError("open"))
   }
 
-  remove(ref: string): Effect.Effect<boolean, BlobStore.BlobError> {
-    const name = fileName(ref)
-    return this.#exclusive(Effect.suspend(() => {
-      const left = this.#references.remove(name)
-      if (left !== "last") return Effect.succeed(left === "kept")
-      // A file that could not be removed keeps its reference, so that it can be tried again.
-      const restore = Effect.sync(() => this.#references.add(name))
-      return Effect.as(Effect.tapError(this.#delete(name), () => restore), true)
-    }))
+  remove(name: string): Effect.Effect<boolean, BlobStore.BlobError> {
+    return this.#exclusive(
+      Effect.gen({ self: this }, function*() {
+        const { directory, fs } = this.#place
+        const files = (yield* fs.readDirectory(directory)).filter((file) => isOf(file, name))
+        yield* Effect.forEach(files, (file) => this.#delete(file), { discard: true })
+        return files.length > 0
+      }).pipe(Effect.mapError(blobError("remove")))
+    )
   }
 
   #exclusive<A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> {
     return Effect.uninterruptible(this.#lock.withPermits(1)(effect))
   }
 
-  #leased(ref: string, operation: "open" | "read"): Effect.Effect<void, BlobStore.BlobError, Scope.Scope> {
-    const name = fileName(ref)
-    const lease = Effect.suspend(() => {
-      if (!this.#references.has(name)) {
-        return Effect.fail(new BlobStore.BlobError({ operation, problem: "NotFound", retryable: false }))
-      }
-      return Effect.sync(() => this.#references.lease(name))
-    })
-    // A file that cannot be removed now is found again when the layer is built next.
-    const release = this.#exclusive(
-      Effect.suspend(() => this.#references.release(name) ? Effect.ignore(this.#delete(name)) : Effect.void)
-    )
-    return Effect.acquireRelease(lease, () => release)
-  }
-
-  #publish(from: string, ref: string, size: number): Effect.Effect<void, BlobStore.BlobError> {
-    const name = fileName(ref)
-    if (!sealed.test(name)) {
+  #publish(from: string, ref: string | null, size: number): Effect.Effect<string, BlobStore.BlobError> {
+    if (ref === null) {
       return Effect.fail(new BlobStore.BlobError({ operation: "seal", problem: "Other", retryable: false }))
     }
+    const name = ref + sealedSuffix
     const renamed = this.#place.fs.rename(from, this.#place.at(name)).pipe(Effect.mapError(blobError("seal")))
     return this.#exclusive(Effect.andThen(
       renamed,
@@ -161,7 +170,7 @@ class FileStore implements BlobStore.BlobStore {
         this.#quota.used -= size
         this.#count(name, size)
         // Some file systems cannot sync a directory. The blob is there by then: only a power loss could still undo its name.
-        return Effect.ignore(this.#syncDirectory())
+        return Effect.as(Effect.ignore(this.#syncDirectory()), ref)
       })
     ))
   }
@@ -169,7 +178,6 @@ class FileStore implements BlobStore.BlobStore {
   #count(name: string, size: number): void {
     this.#quota.used += size - (this.#sizes.get(name) ?? 0)
     this.#sizes.set(name, size)
-    this.#references.add(name)
   }
 
   #syncDirectory(): Effect.Effect<void, PlatformError> {
@@ -178,12 +186,11 @@ class FileStore implements BlobStore.BlobStore {
     )
   }
 
-  #delete(name: string): Effect.Effect<void, BlobStore.BlobError> {
-    const removed = Effect.map(this.#place.fs.remove(this.#place.at(name), { force: true }), () => {
+  #delete(name: string): Effect.Effect<void, PlatformError> {
+    return Effect.map(this.#place.fs.remove(this.#place.at(name), { force: true }), () => {
       this.#quota.used -= this.#sizes.get(name) ?? 0
       this.#sizes.delete(name)
     })
-    return Effect.mapError(removed, blobError("remove"))
   }
 }
 
@@ -196,7 +203,7 @@ interface Quota {
 class FileWriter implements BlobStore.BlobWriter {
   readonly #file: FileSystem.File
   readonly #quota: Quota
-  readonly #publish: (ref: string, size: number) => Effect.Effect<void, BlobStore.BlobError>
+  readonly #publish: (label: string, size: number) => Effect.Effect<string, BlobStore.BlobError>
   readonly #lock = Semaphore.makeUnsafe(1)
   #size = 0
   /** Whether bytes of a failed append may follow those that count. */
@@ -206,7 +213,7 @@ class FileWriter implements BlobStore.BlobWriter {
   constructor(
     file: FileSystem.File,
     quota: Quota,
-    publish: (ref: string, size: number) => Effect.Effect<void, BlobStore.BlobError>
+    publish: (label: string, size: number) => Effect.Effect<string, BlobStore.BlobError>
   ) {
     this.#file = file
     this.#quota = quota
@@ -239,14 +246,15 @@ class FileWriter implements BlobStore.BlobWriter {
     )
   }
 
-  seal(ref: string): Effect.Effect<void, BlobStore.BlobError> {
+  seal(label: string): Effect.Effect<string, BlobStore.BlobError> {
     const synced = Effect.suspend(() => Effect.andThen(this.#mend(), this.#file.sync))
     return this.#exclusive(
       "seal",
       Effect.mapError(synced, blobError("seal")).pipe(
-        Effect.andThen(Effect.suspend(() => this.#publish(ref, this.#size))),
-        Effect.map(() => {
+        Effect.andThen(Effect.suspend(() => this.#publish(label, this.#size))),
+        Effect.map((ref) => {
           this.#open = false
+          return ref
         })
       )
     )
@@ -272,10 +280,10 @@ class FileWriter implements BlobStore.BlobWriter {
   }
 
   /** One call at a time, and none left half way: the system may still write what an interrupted one has begun. */
-  #exclusive(
+  #exclusive<A>(
     operation: "append" | "seal",
-    effect: Effect.Effect<void, BlobStore.BlobError>
-  ): Effect.Effect<void, BlobStore.BlobError> {
+    effect: Effect.Effect<A, BlobStore.BlobError>
+  ): Effect.Effect<A, BlobStore.BlobError> {
     const closed = new BlobStore.BlobError({ operation, problem: "NotFound", retryable: false })
     return Effect.uninterruptible(
       this.#lock.withPermits(1)(Effect.suspend(() => this.#open ? effect : Effect.fail(closed)))
@@ -297,18 +305,23 @@ const chunks = (file: FileSystem.File, offset: number, limit: number): Stream.St
 const newTemporaryName = (name: string): Effect.Effect<string> =>
   Effect.map(
     Effect.all([Random.nextIntBetween(0, 0xffff_ffff), Random.nextIntBetween(0, 0xffff_ffff)]),
-    (numbers) => `tmp-${encode(name).slice(0, 48)}-${numbers.map((n) => n.toString(16).padStart(8, "0")).join("")}.part`
+    (numbers) => `${BlobNames.encode(name)}.${numbers.map((n) => n.toString(16).padStart(8, "0")).join("")}.part`
   )
 
-const fileName = (ref: string): string => `${encode(ref)}.blob`
+const isSealed = (file: string): boolean =>
+  file.endsWith(sealedSuffix) && BlobNames.isRef(file.slice(0, -sealedSuffix.length))
 
-/** One file name for one text, and no way out of the directory: other characters become their code, as in `=2f`. */
-const encode = (text: string): string =>
-  text.replaceAll(/[^A-Za-z0-9_-]/gu, (character) => `=${(character.codePointAt(0) ?? 0).toString(16)}=`)
+/** Whether a file is a blob of this name, sealed or in the making. */
+const isOf = (file: string, name: string): boolean =>
+  isSealed(file)
+    ? BlobNames.isOf(file.slice(0, -sealedSuffix.length), name)
+    : temporary.exec(file)?.[1] === BlobNames.encode(name)
 
 /** Drops every path; keeps what a caller can act on. */
 const blobError = (operation: BlobStore.BlobError["operation"]) => (error: PlatformError | BlobStore.BlobError) =>
-  error._tag === "BlobError" ? error : new BlobStore.BlobError({ operation, ...problemOf(error) })
+  new BlobStore.BlobError({ operation, ...(error._tag === "BlobError" ? problemIn(error) : problemOf(error)) })
+
+const problemIn = ({ problem, retryable }: BlobStore.BlobError) => ({ problem, retryable })
 
 const problemOf = (error: PlatformError): Pick<BlobStore.BlobError, "problem" | "retryable"> => {
   switch (error.reason._tag) {

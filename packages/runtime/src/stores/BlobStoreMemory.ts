@@ -7,7 +7,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import * as BlobReferences from "../internal/BlobReferences.ts"
+import * as BlobNames from "../internal/BlobNames.ts"
+import * as Leases from "../internal/Leases.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 
 /** A store of its own, empty. */
@@ -17,17 +18,29 @@ export const make: Effect.Effect<BlobStore.BlobStore> = Effect.sync(() => new Me
 export const layer: Layer.Layer<BlobStore.Service> = Layer.effect(BlobStore.Service, make)
 
 class MemoryStore implements BlobStore.BlobStore {
-  readonly #references = BlobReferences.make()
-  readonly #blobs = new Map<string, ReadonlyArray<Uint8Array>>()
+  readonly #blobs = new Map<string, Parts>()
+  readonly #writers = new Map<string, Set<MemoryWriter>>()
+  readonly #leases = Leases.make((ref) =>
+    Effect.suspend(() => {
+      const parts = this.#blobs.get(ref)
+      return parts === undefined ? Effect.fail(notFound("open")) : Effect.succeed(parts)
+    })
+  )
 
-  write(_name: string): Effect.Effect<BlobStore.BlobWriter, BlobStore.BlobError, Scope.Scope> {
-    const writer = Effect.sync(() =>
-      new MemoryWriter((ref, parts) => {
-        this.#blobs.set(ref, parts)
-        this.#references.add(ref)
-      })
-    )
-    return Effect.acquireRelease(writer, (writer) => Effect.sync(() => writer.close()))
+  write(name: string): Effect.Effect<BlobStore.BlobWriter, BlobStore.BlobError, Scope.Scope> {
+    const writer = Effect.suspend(() => {
+      if (!BlobNames.isName(name)) return Effect.fail(unusable("open"))
+      const writer = new MemoryWriter(name, (ref, parts) => this.#blobs.set(ref, parts))
+      const writers = this.#writers.get(name) ?? new Set()
+      this.#writers.set(name, writers.add(writer))
+      return Effect.succeed(writer)
+    })
+    return Effect.acquireRelease(writer, (writer) =>
+      Effect.sync(() => {
+        writer.close()
+        const writers = this.#writers.get(name)
+        if (writers?.delete(writer) === true && writers.size === 0) this.#writers.delete(name)
+      }))
   }
 
   read(
@@ -35,41 +48,35 @@ class MemoryStore implements BlobStore.BlobStore {
     options?: { readonly offset?: number | undefined; readonly limit?: number | undefined }
   ): Stream.Stream<Uint8Array, BlobStore.BlobError> {
     const parts = Effect.map(
-      this.#leased(ref, "read"),
-      () => Stream.fromIterable(slice(this.#blobs.get(ref) ?? [], options?.offset ?? 0, options?.limit ?? Infinity))
+      this.#leases.hold(ref),
+      (parts) => Stream.fromIterable(slice(parts, options?.offset ?? 0, options?.limit ?? Infinity))
     )
-    return Stream.unwrap(parts)
+    return Stream.unwrap(Effect.mapError(parts, () => notFound("read")))
   }
 
   lease(ref: string): Effect.Effect<void, BlobStore.BlobError, Scope.Scope> {
-    return this.#leased(ref, "open")
+    return Effect.asVoid(this.#leases.hold(ref))
   }
 
-  remove(ref: string): Effect.Effect<boolean, BlobStore.BlobError> {
+  remove(name: string): Effect.Effect<boolean, BlobStore.BlobError> {
     return Effect.sync(() => {
-      const left = this.#references.remove(ref)
-      if (left === "last") this.#blobs.delete(ref)
-      return left !== "gone"
+      const writers = [...this.#writers.get(name) ?? []].filter((writer) => writer.close())
+      const refs = [...this.#blobs.keys()].filter((ref) => BlobNames.isOf(ref, name))
+      for (const ref of refs) this.#blobs.delete(ref)
+      return refs.length + writers.length > 0
     })
-  }
-
-  #leased(ref: string, operation: "open" | "read"): Effect.Effect<void, BlobStore.BlobError, Scope.Scope> {
-    const lease = Effect.suspend(() => {
-      if (!this.#references.has(ref)) return Effect.fail(notFound(operation))
-      return Effect.sync(() => this.#references.lease(ref))
-    })
-    return Effect.acquireRelease(lease, () =>
-      Effect.sync(() => {
-        if (this.#references.release(ref)) this.#blobs.delete(ref)
-      }))
   }
 }
 
+type Parts = ReadonlyArray<Uint8Array>
+
 class MemoryWriter implements BlobStore.BlobWriter {
-  readonly #publish: (ref: string, parts: ReadonlyArray<Uint8Array>) => void
+  readonly #name: string
+  readonly #publish: (ref: string, parts: Parts) => void
   #parts: Array<Uint8Array> | null = []
 
-  constructor(publish: (ref: string, parts: ReadonlyArray<Uint8Array>) => void) {
+  constructor(name: string, publish: (ref: string, parts: Parts) => void) {
+    this.#name = name
     this.#publish = publish
   }
 
@@ -81,25 +88,33 @@ class MemoryWriter implements BlobStore.BlobWriter {
     })
   }
 
-  seal(ref: string): Effect.Effect<void, BlobStore.BlobError> {
+  seal(label: string): Effect.Effect<string, BlobStore.BlobError> {
     return Effect.suspend(() => {
+      const ref = BlobNames.ref(label, this.#name)
       if (this.#parts === null) return Effect.fail(notFound("seal"))
+      if (ref === null) return Effect.fail(unusable("seal"))
       this.#publish(ref, this.#parts)
       this.close()
-      return Effect.void
+      return Effect.succeed(ref)
     })
   }
 
-  close(): void {
+  /** `false`: it was closed. */
+  close(): boolean {
+    const wasOpen = this.#parts !== null
     this.#parts = null
+    return wasOpen
   }
 }
+
+const unusable = (operation: BlobStore.BlobError["operation"]): BlobStore.BlobError =>
+  new BlobStore.BlobError({ operation, problem: "Other", retryable: false })
 
 const notFound = (operation: BlobStore.BlobError["operation"]): BlobStore.BlobError =>
   new BlobStore.BlobError({ operation, problem: "NotFound", retryable: false })
 
 /** Copies of the bytes `[offset, offset + limit)`, part by part. */
-function* slice(parts: ReadonlyArray<Uint8Array>, offset: number, limit: number): Generator<Uint8Array> {
+function* slice(parts: Parts, offset: number, limit: number): Generator<Uint8Array> {
   let at = 0
   const end = offset + limit
   for (const part of parts) {

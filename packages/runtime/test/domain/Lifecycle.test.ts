@@ -774,6 +774,24 @@ describe("a process that another runtime has taken over", () => {
   })
 })
 
+describe("a process that somebody else has ended in the runtime's place", () => {
+  const by: Lifecycle.Event = { _tag: "Exited", exit: byTerm, by: deadline }
+
+  it("has the status of that cause, once its tree is shown to be gone", () => {
+    const state = walk([
+      ...running,
+      [by, "Terminating", "AwaitGrace"],
+      [treeGone, "Flushing", "Flush"],
+      [flushed, "Settled", "Settle"]
+    ])
+    assert.strictEqual(Lifecycle.statusOf(state), "timed_out")
+  })
+
+  it("is ended by force where somebody of it is left", () => {
+    walk([...running, [by, "Terminating", "AwaitGrace"], [graceElapsed, "Terminating", "ForceTree"]])
+  })
+})
+
 describe("a process of an earlier life", () => {
   it("goes on where its row says it was", () => {
     const states = (["running", "kill_failed", "completed"] as const).map((status) =>

@@ -2,10 +2,14 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Latch from "effect/Latch"
 import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import * as TestClock from "effect/testing/TestClock"
 import { createHash } from "node:crypto"
+import * as OutputSource from "../../src/internal/OutputSource.ts"
 import * as BlobStore from "../../src/ports/BlobStore.ts"
 import type { OutputSink, Sha256 } from "../../src/ports/ProcessDriver.ts"
 import * as OutputRetention from "../../src/services/OutputRetention.ts"
@@ -68,11 +72,11 @@ const gated = (
   write: (name) =>
     Effect.map(store.write(name), (writer): BlobStore.BlobWriter => ({
       append: (bytes) => Effect.andThen(Effect.suspend(before), Effect.suspend(() => writer.append(bytes))),
-      seal: (ref) => writer.seal(ref)
+      seal: (label) => writer.seal(label)
     })),
   read: (ref, options) => store.read(ref, options),
   lease: (ref) => store.lease(ref),
-  remove: (ref) => store.remove(ref)
+  remove: (name) => store.remove(name)
 })
 
 /** What happens to a stream and its store in turn. */
@@ -249,7 +253,7 @@ describe("OutputRetention", () => {
         assert.strictEqual(retention.metadata().spill, "writing")
         yield* retention.seal({ drained: true })
         const { blob, spill, spilledBytes } = retention.metadata()
-        assert.deepStrictEqual([blob, spill, spilledBytes], [`sha256-${sha256Of(bytes)}`, "complete", 1001])
+        assert.deepStrictEqual([blob, spill, spilledBytes], [`sha256-${sha256Of(bytes)}.job`, "complete", 1001])
         assert.deepStrictEqual(yield* readBlob(store, blob), bytes)
       }))
 
@@ -339,8 +343,8 @@ describe("OutputRetention", () => {
         }
         yield* retention.seal({ drained: true })
         const { blob, gap, sha256, spill, spilledBytes } = retention.metadata()
-        assert.deepStrictEqual([spill, blob, sha256], ["partial", "partial-job", sha256Of(bytes)])
         const { from, to } = gap ?? { from: 0, to: 0 }
+        assert.deepStrictEqual([spill, blob, sha256], ["partial", `partial-${from}-${to}.job`, sha256Of(bytes)])
         assert.strictEqual(from, written)
         assert.isAtLeast(to, 400_000 - room - 1000)
         assert.strictEqual(spilledBytes + to - from, 500_000)
@@ -366,7 +370,10 @@ describe("OutputRetention", () => {
         assert.deepStrictEqual(page.gap, { from: 100, to: 49_100 })
         broken = false
         assert.isTrue(yield* retention.retrySpill)
-        assert.deepStrictEqual([retention.metadata().spill, retention.metadata().blob], ["partial", "partial-job"])
+        assert.deepStrictEqual([retention.metadata().spill, retention.metadata().blob], [
+          "partial",
+          "partial-100-49100.job"
+        ])
         assert.deepStrictEqual(retention.metadata().gap, { from: 100, to: 49_100 })
         assert.isFalse(yield* retention.retrySpill)
       }))
@@ -400,11 +407,11 @@ describe("OutputRetention", () => {
           const store: BlobStore.BlobStore = {
             read: (ref, options) => memory.read(ref, options),
             lease: (ref) => memory.lease(ref),
-            remove: (ref) => memory.remove(ref),
+            remove: (name) => memory.remove(name),
             write: (name) =>
               Effect.map(memory.write(name), (writer) => ({
                 append: (bytes) => writer.append(bytes),
-                seal: (ref) => writer.seal(ref),
+                seal: (label) => writer.seal(label),
                 ...(call === "append" || call === "seal" ? { [call]: thrown } : {})
               })),
             ...(call === "append" || call === "seal" ? {} : { [call]: thrown })
@@ -482,9 +489,14 @@ describe("OutputRetention", () => {
         assert.deepStrictEqual([retention.metadata().spill, retention.metadata().capped], ["partial", true])
         yield* retention.seal({ drained: true })
         const { blob, capped, gap, spill, spilledBytes } = retention.metadata()
-        assert.deepStrictEqual([blob, capped, spill, spilledBytes], ["partial-job", true, "partial", 10_000])
+        assert.deepStrictEqual([blob, capped, spill, spilledBytes], [
+          "partial-10000-100000.job",
+          true,
+          "partial",
+          10_000
+        ])
         assert.deepStrictEqual(gap, { from: 10_000, to: 100_000 })
-        assert.deepStrictEqual(yield* readBlob(store, "partial-job"), bytes.subarray(0, 10_000))
+        assert.deepStrictEqual(yield* readBlob(store, blob), bytes.subarray(0, 10_000))
         const all = yield* readAllBytes(retention.view, 4000)
         assert.deepStrictEqual(all.gaps, [{ from: 10_000, to: 99_100 }])
         assert.strictEqual(all.bytes.length, 10_900)
@@ -518,8 +530,115 @@ describe("OutputRetention", () => {
         const retention = yield* spilling(store)
         push(retention.sink, noise(5000))
         yield* retention.seal({ drained: true })
-        yield* store.remove(retention.metadata().blob ?? "")
+        yield* store.remove("job")
         assert.deepStrictEqual((yield* retention.view.read({ since: 100 })).gap?.from, 100)
+      }))
+
+    it.effect("lets whoever follows finish when the blob is removed, also who began before there was one", () =>
+      Effect.gen(function*() {
+        const store = yield* BlobStoreMemory.make
+        const retention = yield* spilling(store)
+        const bytes = noise(5000)
+        push(retention.sink, bytes)
+        const turn = yield* Semaphore.make(0)
+        const parts: Array<Uint8Array> = []
+        const gaps: Array<OutputRetention.Gap | null> = []
+        const follower = yield* Effect.forkChild(
+          Stream.runForEach(retention.view.followBytes({ limit: 500 }), ({ data, gap }) => {
+            parts.push(data)
+            gaps.push(gap)
+            return turn.take(1)
+          }),
+          { startImmediately: true }
+        )
+        yield* TestClock.adjust(0)
+        assert.strictEqual(parts.length, 1)
+        yield* retention.seal({ drained: true })
+        const ref = retention.metadata().blob ?? ""
+        yield* retention.dispose
+        assert.strictEqual((yield* retention.view.readBytes({ since: 100, limit: 10 })).gap?.from, 100)
+        yield* turn.release(1000)
+        yield* Fiber.join(follower)
+        assert.deepStrictEqual(joined(parts), bytes)
+        assert.isTrue(gaps.every((gap) => gap === null))
+        assert.strictEqual((yield* Effect.flip(readBlob(store, ref))).problem, "NotFound")
+      }))
+
+    it.effect("lets a follower of a stream of an earlier life finish when its blob is removed", () =>
+      Effect.gen(function*() {
+        const store = yield* BlobStoreMemory.make
+        const before = yield* spilling(store)
+        const bytes = noise(5000)
+        push(before.sink, bytes)
+        yield* before.seal({ drained: true })
+        const { blob, bytesSeen, drained, gap, sha256, spilledBytes } = before.metadata()
+        const retention = OutputRetention.recorded({
+          name: "job",
+          bytesSeen,
+          drained,
+          sha256,
+          blob,
+          spilledBytes,
+          gap,
+          source: OutputSource.ofBlob(store, blob ?? "", { gap, length: spilledBytes }, 1000),
+          dispose: Effect.ignore(store.remove("job"))
+        })
+        const parts: Array<Uint8Array> = []
+        yield* Stream.runForEach(retention.view.followBytes({ limit: 700 }), ({ data }) => {
+          parts.push(data)
+          return retention.dispose
+        })
+        assert.deepStrictEqual(joined(parts), bytes)
+        assert.strictEqual((yield* Effect.flip(readBlob(store, blob))).problem, "NotFound")
+        assert.deepStrictEqual((yield* retention.view.readBytes()).gap, { from: 0, to: 5000 })
+      }))
+
+    it.effect("waits for a retry before it removes what that has written", () =>
+      Effect.gen(function*() {
+        let broken = true
+        const gate = Latch.makeUnsafe(false)
+        const store = yield* BlobStoreMemory.make
+        const retention = yield* spilling(gated(store, () => broken ? Effect.fail(full) : gate.await))
+        push(retention.sink, noise(9500))
+        yield* retention.seal({ drained: true })
+        assert.strictEqual(retention.metadata().spill, "failed")
+        broken = false
+        const retrying = yield* Effect.forkChild(retention.retrySpill, { startImmediately: true })
+        const disposing = yield* Effect.forkChild(retention.dispose, { startImmediately: true })
+        yield* TestClock.adjust(0)
+        assert.isUndefined(disposing.pollUnsafe())
+        yield* gate.open
+        assert.isTrue(yield* Fiber.join(retrying))
+        yield* Fiber.join(disposing)
+        assert.deepStrictEqual([retention.metadata().blob, yield* store.remove("job")], [null, false])
+      }))
+
+    it.effect("removes also what a seal that was given up has sealed since", () =>
+      Effect.gen(function*() {
+        const gate = Latch.makeUnsafe(false)
+        const store = yield* BlobStoreMemory.make
+        const slow: BlobStore.BlobStore = {
+          read: (ref, options) => store.read(ref, options),
+          lease: (ref) => store.lease(ref),
+          remove: (name) => store.remove(name),
+          write: (name) =>
+            Effect.map(Effect.provideService(store.write(name), Scope.Scope, Scope.makeUnsafe()), (writer) => ({
+              append: (bytes) => writer.append(bytes),
+              seal: (label) => Effect.uninterruptible(Effect.andThen(gate.await, writer.seal(label)))
+            }))
+        }
+        const retention = yield* spilling(slow, { stallMillis: 1000 })
+        const bytes = noise(5000)
+        push(retention.sink, bytes)
+        const sealing = yield* Effect.forkChild(retention.seal({ drained: true }), { startImmediately: true })
+        yield* TestClock.adjust(1000)
+        yield* Fiber.join(sealing)
+        assert.deepStrictEqual([retention.metadata().spill, retention.metadata().blob], ["failed", null])
+        yield* gate.open
+        yield* TestClock.adjust(0)
+        assert.deepStrictEqual(yield* readBlob(store, `sha256-${sha256Of(bytes)}.job`), bytes)
+        yield* retention.dispose
+        assert.isFalse(yield* store.remove("job"))
       }))
 
     it.effect("is not corrupted by a driver that reads on while paused: the spill fails, nothing else does", () =>

@@ -464,6 +464,23 @@ describe("a detached job", () => {
   )
 
   law(
+    "that met its deadline while nobody was there is timed_out",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(251)
+      yield* first.run(start("server", { lifetime: "detached", deadline: "1 minute" }))
+      const jobs = yield* first.run(jobsOf("s1"))
+      const refused = yield* Effect.flatMap(jobs.list, ([job]) => Effect.flip(jobs.extend(job?.id ?? "", "1 hour")))
+      assert.strictEqual(refused._tag, "InvalidCommand")
+      yield* first.kill
+      yield* world.endDetached("server", "deadline")
+      const second = yield* Lives.begin(252)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["ended timed_out"])
+    })
+  )
+
+  law(
     "keeps its deadline over the lives of its runtimes",
     { server: child },
     Effect.gen(function*() {

@@ -49,22 +49,35 @@ describe("BlobStoreFileSystem", () => {
   it.live("lets nobody else into its directory, nor read its files", () =>
     Effect.gen(function*() {
       const path = join(yield* directory, "blobs")
-      yield* Effect.provide(put("sha256-a", "x"), open(path))
+      yield* Effect.provide(put("job", "x"), open(path))
       assert.strictEqual(statSync(path).mode & 0o777, 0o700)
-      assert.deepStrictEqual(readdirSync(path), ["sha256-a.blob"])
-      assert.strictEqual(statSync(join(path, "sha256-a.blob")).mode & 0o777, 0o600)
+      assert.deepStrictEqual(readdirSync(path), ["sha256-a.job.blob"])
+      assert.strictEqual(statSync(join(path, "sha256-a.job.blob")).mode & 0o777, 0o600)
     }))
 
-  it.live("finds its blobs again, removes what a crash left, and touches no other file", () =>
+  it.live("finds its blobs again, removes nothing when it is built, and touches no other file when it removes", () =>
     Effect.gen(function*() {
       const path = yield* directory
-      yield* Effect.provide(put("sha256-a", "kept"), open(path))
-      const others = ["tmp-notes.part", "tmp-job-00ff.part", "notes.txt", "tmp-job-0123456789ABCDEF.part"]
-      for (const name of [...others, "tmp-job-0123456789abcdef.part"]) writeFileSync(join(path, name), "x")
+      const ref = yield* Effect.provide(put("job", "kept"), open(path))
+      const others = [
+        "job",
+        "job.blob",
+        "tmp.job.part",
+        "job.0123456789ABCDEF.part",
+        "job-2.0123456789abcdef.part",
+        "x.job.blob.part",
+        "x.y.job.blob",
+        "notes.txt"
+      ]
+      const left = [...others, "job.0123456789abcdef.part"]
+      for (const name of left) writeFileSync(join(path, name), "x")
+      yield* Effect.provide(BlobStore.Service.use(() => Effect.void), open(path))
+      assert.deepStrictEqual(readdirSync(path).toSorted(), [...left, `${ref}.blob`].toSorted())
       const found = yield* Effect.provide(
         Effect.gen(function*() {
-          const text = yield* get("sha256-a")
-          assert.isTrue(yield* remove("sha256-a"))
+          const text = yield* get(ref)
+          assert.isTrue(yield* remove("job"))
+          assert.isFalse(yield* remove("job"))
           return text
         }),
         open(path)
@@ -73,26 +86,73 @@ describe("BlobStoreFileSystem", () => {
       assert.deepStrictEqual(readdirSync(path).toSorted(), others.toSorted())
     }))
 
-  it.live("names its own temporary file so that the next start knows it, whatever the job is called", () =>
-    Effect.gen(function*() {
-      const path = yield* directory
-      const scope = yield* Scope.make()
-      const writer = yield* BlobStore.Service.use((store) => store.write("../jöb/" + "x".repeat(300))).pipe(
-        Scope.provide(scope),
-        Effect.provide(open(path))
-      )
-      yield* writer.append(bytesOf("lost"))
-      assert.strictEqual(readdirSync(path).length, 1)
-      yield* Effect.provide(BlobStore.Service.use(() => Effect.void), open(path))
-      assert.deepStrictEqual(readdirSync(path), [])
-      assert.strictEqual((yield* Effect.flip(writer.seal("sha256-a"))).problem, "NotFound")
-      yield* Scope.close(scope, Exit.void)
-    }))
+  describe("two stores on one directory", () => {
+    const two = (path: string) =>
+      Effect.all([
+        Effect.provide(BlobStore.Service, Layer.fresh(open(path))),
+        Effect.provide(BlobStore.Service, Layer.fresh(open(path)))
+      ])
+    const on = (store: BlobStore.BlobStore) => Effect.provideService(BlobStore.Service, store)
+
+    it.live("leave each other what they have, sealed or not, also of the same content", () =>
+      Effect.gen(function*() {
+        const path = yield* directory
+        const scope = yield* Scope.make()
+        const first = yield* Effect.provide(BlobStore.Service, Layer.fresh(open(path)))
+        const writer = yield* Scope.provide(first.write("one"), scope)
+        yield* writer.append(bytesOf("begun before the second was built"))
+        const ref = yield* on(first)(put("shared-1", "same"))
+        const second = yield* Effect.provide(BlobStore.Service, Layer.fresh(open(path)))
+        const other = yield* on(second)(put("shared-2", "same"))
+        assert.isTrue(yield* first.remove("shared-1"))
+        assert.strictEqual((yield* Effect.flip(on(second)(get(ref)))).problem, "NotFound")
+        assert.strictEqual(yield* on(second)(get(other)), "same")
+        assert.strictEqual(yield* on(first)(get(other)), "same")
+        assert.strictEqual(
+          yield* on(second)(get(yield* writer.seal("sha256-b"))),
+          "begun before the second was built"
+        )
+        yield* Scope.close(scope, Exit.void)
+      }))
+
+    it.live("let the other's reader and lease holder finish what one removes", () =>
+      Effect.gen(function*() {
+        const [first, second] = yield* two(yield* directory)
+        const text = "0123456789".repeat(30_000)
+        const ref = yield* on(first)(put("job", text))
+        const parts: Array<Uint8Array> = []
+        yield* Effect.scoped(Effect.gen(function*() {
+          yield* second.lease(ref)
+          yield* Stream.runForEach(second.read(ref), (part) => {
+            parts.push(part)
+            return first.remove("job")
+          })
+          assert.strictEqual(Buffer.concat(parts).toString(), text)
+          assert.strictEqual((yield* Effect.flip(on(first)(get(ref)))).problem, "NotFound")
+          assert.strictEqual(yield* on(second)(get(ref, { offset: 299_995 })), "56789")
+        }))
+        assert.strictEqual((yield* Effect.flip(on(second)(get(ref)))).problem, "NotFound")
+      }))
+
+    it.live("take the unfinished blob of a writer that is to write no more, which then cannot seal it", () =>
+      Effect.gen(function*() {
+        const path = yield* directory
+        const [first, second] = yield* two(path)
+        yield* Effect.scoped(Effect.gen(function*() {
+          const writer = yield* first.write("job")
+          yield* writer.append(bytesOf("x"))
+          assert.isTrue(yield* second.remove("job"))
+          yield* writer.append(bytesOf("y"))
+          assert.strictEqual((yield* Effect.flip(writer.seal("sha256-a"))).problem, "NotFound")
+        }))
+        assert.deepStrictEqual(readdirSync(path), [])
+      }))
+  })
 
   it.live("refuses appends past the quota, counts what was given up, and takes more once there is room", () =>
     Effect.gen(function*() {
       const path = yield* directory
-      yield* Effect.provide(put("sha256-old", "12345"), open(path))
+      yield* Effect.provide(put("old", "12345"), open(path))
       const law = Effect.gen(function*() {
         yield* Effect.scoped(Effect.gen(function*() {
           const writer = yield* (yield* BlobStore.Service).write("job")
@@ -100,12 +160,13 @@ describe("BlobStoreFileSystem", () => {
           const error = yield* Effect.flip(writer.append(bytesOf("6")))
           assert.deepStrictEqual([error.problem, error.retryable], ["QuotaExceeded", true])
         }))
-        yield* put("sha256-new", "abcde")
-        assert.strictEqual((yield* Effect.flip(put("sha256-more", "x"))).problem, "QuotaExceeded")
-        // The same content takes no room of its own once it is sealed.
-        assert.isTrue(yield* remove("sha256-old"))
-        yield* put("sha256-new", "abcde")
-        yield* put("sha256-other", "fghij")
+        yield* put("new", "abcde")
+        assert.strictEqual((yield* Effect.flip(put("more", "x"))).problem, "QuotaExceeded")
+        // The same blob takes no room of its own once it is sealed.
+        assert.isTrue(yield* remove("old"))
+        yield* put("new", "abcde")
+        yield* put("other", "fghij")
+        assert.strictEqual((yield* Effect.flip(put("more", "x"))).problem, "QuotaExceeded")
       })
       yield* Effect.provide(law, open(path, 10))
     }))
@@ -139,13 +200,12 @@ describe("BlobStoreFileSystem", () => {
         yield* writer.append(bytesOf("3"))
         full = true
         yield* Effect.flip(writer.append(bytesOf("four")))
-        yield* writer.seal("sha256-a")
-        assert.strictEqual(yield* get("sha256-a"), "one 3")
+        assert.strictEqual(yield* get(yield* writer.seal("sha256-a")), "one 3")
       }))
       yield* Effect.provide(law, layer)
     }))
 
-  it.live("keeps the reference of a blob whose file could not be removed, so that it can be tried again", () =>
+  it.live("keeps a blob whose file could not be removed, so that it can be tried again", () =>
     Effect.gen(function*() {
       const path = yield* directory
       let refuses = true
@@ -154,10 +214,10 @@ describe("BlobStoreFileSystem", () => {
           refuses && name.endsWith(".blob") ? Effect.fail(failure("EIO")) : fs.remove(name, options)
       }))
       const law = Effect.gen(function*() {
-        yield* put("sha256-a", "x")
-        assert.strictEqual((yield* Effect.flip(remove("sha256-a"))).problem, "Other")
+        yield* put("job", "x")
+        assert.strictEqual((yield* Effect.flip(remove("job"))).problem, "Other")
         refuses = false
-        assert.isTrue(yield* remove("sha256-a"))
+        assert.isTrue(yield* remove("job"))
         assert.deepStrictEqual(readdirSync(path), [])
       })
       yield* Effect.provide(law, layer)
@@ -167,9 +227,9 @@ describe("BlobStoreFileSystem", () => {
     Effect.gen(function*() {
       const path = yield* directory
       const law = Effect.gen(function*() {
-        yield* put("sha256-a", "x")
-        rmSync(join(path, "sha256-a.blob"))
-        const error = yield* Effect.flip(Stream.runDrain((yield* BlobStore.Service).read("sha256-a")))
+        const ref = yield* put("job", "x")
+        rmSync(join(path, `${ref}.blob`))
+        const error = yield* Effect.flip(Stream.runDrain((yield* BlobStore.Service).read(ref)))
         assert.deepStrictEqual([error.operation, error.problem], ["read", "NotFound"])
       })
       yield* Effect.provide(law, open(path))

@@ -72,7 +72,7 @@ export const make = (report: (report: Report) => void, options: { readonly start
   }
 
   const attach = (root: Identity, graceMillis: number): void => {
-    const forget = trees.forest.watch(root, () => {
+    const forget = trees.forest.watch(root, "leader", () => {
       watch.remove(root.marker)
       report({ _tag: "Exited", marker: root.marker, exit: { code: null, signal: null } })
     })

@@ -12,7 +12,7 @@ import type { StreamName } from "../../ports/ProcessDriver.ts"
 import type { LedgerRow, StoredStream } from "../../ports/ProcessLedger.ts"
 import * as OutputRetention from "../OutputRetention.ts"
 import { type Policy, restored } from "../ProcessOptions.ts"
-import { type Core, isolated } from "./Core.ts"
+import { type Core, exited, isolated, nameOfOutput } from "./Core.ts"
 import { OwnedProcess } from "./OwnedProcess.ts"
 
 export interface Adopting {
@@ -20,6 +20,8 @@ export interface Adopting {
   readonly adopt: (row: LedgerRow) => OwnedProcess
   /** Finds its tree, and ends it unless it is one that outlives its runtimes. Returns before the end. */
   readonly resume: (process: OwnedProcess, row: LedgerRow) => Effect.Effect<void>
+  /** Removes what an output of this name has left in the store. Bounded; never fails. */
+  readonly removeBlobs: (name: string) => Effect.Effect<void>
 }
 
 /** What of the host it needs. */
@@ -44,11 +46,25 @@ export const make = (core: Core, options: Options): Adopting => {
   const { clock, driver, settings, timers } = core
   const { store } = options
 
-  /** Gives back what holds the output of a process that ended in an earlier life. */
-  const removeBlob = (blob: string | null): Effect.Effect<void> =>
-    store === null || blob === null
+  const removeBlobs = (name: string): Effect.Effect<void> =>
+    store === null
       ? Effect.void
-      : isolated(Effect.asVoid(Effect.orDie(store.remove(blob))), settings.portWindowMillis, "removing a blob")
+      : isolated(
+        Effect.suspend(() => Effect.asVoid(Effect.orDie(store.remove(name)))),
+        settings.portWindowMillis,
+        "removing a blob"
+      )
+
+  /**
+   * What an earlier life had not finished can be told of by no row: where it begins and what it lacks, only that life knew.
+   * Its row was claimed, so whoever wrote it is gone, or is to write no more.
+   */
+  const removeUnfinished = ({ lifetime, output, id }: LedgerRow): Effect.Effect<void> =>
+    Effect.forEach(
+      lifetime === "detached" ? [] : streams.filter((stream) => (output?.[stream]?.blob ?? null) === null),
+      (stream) => removeBlobs(nameOfOutput(id, stream)),
+      { discard: true }
+    )
 
   const sourceOf = (row: LedgerRow, stream: StreamName, stored: StoredStream | null) => {
     if (row.lifetime === "detached") return options.fileOf(row.id, stream)
@@ -62,7 +78,9 @@ export const make = (core: Core, options: Options): Adopting => {
   const recordedOf = (row: LedgerRow, stream: StreamName): OutputRetention.OutputRetention => {
     const stored = row.output?.[stream] ?? null
     const isOver = isSettled(row.status)
+    const name = nameOfOutput(row.id, stream)
     return OutputRetention.recorded({
+      name,
       bytesSeen: isOver ? stored?.bytesSeen ?? 0 : stream === "stdout" ? row.counters.bytesSeen : 0,
       drained: isOver && (stored?.drained ?? false),
       sha256: isOver ? stored?.sha256 ?? null : null,
@@ -70,14 +88,15 @@ export const make = (core: Core, options: Options): Adopting => {
       spilledBytes: stored?.spilledBytes ?? 0,
       gap: stored?.gap ?? null,
       source: sourceOf(row, stream, stored),
-      dispose: removeBlob(stored?.blob ?? null)
+      // Also where the row names none: an earlier life may have sealed one that its row was not told of.
+      dispose: row.lifetime === "detached" ? Effect.void : removeBlobs(name)
     })
   }
 
   const adopt = (row: LedgerRow): OwnedProcess => {
-    const streams = row.output?.stderr === null || row.output === null ? "merged" : "separate"
+    const kept = row.output?.stderr === null || row.output === null ? "merged" : "separate"
     const deadlineMillis = row.deadlineAt === null ? null : Math.max(0, row.deadlineAt - row.startedAt)
-    const policy = restored({ title: row.title, policy: row.policy, deadlineMillis, streams }, settings)
+    const policy = restored({ title: row.title, policy: row.policy, deadlineMillis, streams: kept }, settings)
     const detached = row.lifetime === "detached"
     const isRead = detached && !isSettled(row.status)
     const onCap = () =>
@@ -100,7 +119,7 @@ export const make = (core: Core, options: Options): Adopting => {
       marker: row.identity?.marker ?? "",
       wholeTree: driver.capabilities.wholeTree,
       stdout: retentionOf("stdout"),
-      stderr: streams === "merged" ? null : retentionOf("stderr"),
+      stderr: kept === "merged" ? null : retentionOf("stderr"),
       startedAt: row.startedAt,
       // A wall clock that went back must not give a process more time than it was granted.
       startedMono: timers.now() - Math.max(0, clock.currentTimeMillisUnsafe() - row.startedAt)
@@ -127,13 +146,14 @@ export const make = (core: Core, options: Options): Adopting => {
     Effect.gen(function*() {
       const { identity } = row
       if (process.state._tag === "Settled") return
+      core.fork(removeUnfinished(row))
       if (identity === null || driver.self === null) return core.dispatch(process, { _tag: "Untraceable" })
       process.child = yield* driver.attach({
         identity,
         detached: process.detached ? process.id : null,
         stdout: process.stdout.sink,
         stderr: process.stderr === null ? "merged" : process.stderr.sink,
-        onExit: (exit) => core.dispatch(process, { _tag: "Exited", exit })
+        onExit: (exit, by) => core.dispatch(process, exited(exit, by))
       })
       const { child } = process
       process.stdout.onResume(() => child.resume("stdout"))
@@ -141,5 +161,7 @@ export const make = (core: Core, options: Options): Adopting => {
       options.watch(process)
     })
 
-  return { adopt, resume }
+  return { adopt, resume, removeBlobs }
 }
+
+const streams = ["stdout", "stderr"] as const

@@ -6,9 +6,10 @@ import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Lifecycle from "../../domain/Lifecycle.ts"
+import type { Cause, Exit } from "../../domain/Status.ts"
 import type { TimerHeap } from "../../internal/TimerHeap.ts"
 import { within } from "../../internal/Within.ts"
-import type { ProcessDriver } from "../../ports/ProcessDriver.ts"
+import type { EndedBy, ProcessDriver, StreamName } from "../../ports/ProcessDriver.ts"
 import type { OutputRetention } from "../OutputRetention.ts"
 import type { Settings } from "../Settings.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
@@ -53,5 +54,17 @@ export const observed = (core: Pick<Core, "fork">, call: (() => void) | undefine
   }
 }
 
+const causes: { readonly [By in EndedBy]: Cause } = {
+  deadline: { _tag: "Deadline", kind: "total" },
+  cap: { _tag: "OutputCap" }
+}
+
+/** What a driver tells of an exit. */
+export const exited = (exit: Exit, by?: EndedBy): Lifecycle.Event =>
+  by === undefined ? { _tag: "Exited", exit } : { _tag: "Exited", exit, by: causes[by] }
+
 export const retentionsOf = (process: OwnedProcess): ReadonlyArray<OutputRetention> =>
   process.stderr === null ? [process.stdout] : [process.stdout, process.stderr]
+
+/** Whose output it is, in all lives of its process: what its blobs are named by. */
+export const nameOfOutput = (id: string, stream: StreamName): string => stream === "stdout" ? id : `${id}-stderr`

@@ -10,7 +10,7 @@ import * as Option from "effect/Option"
 import type { CommandSpec } from "../../domain/CommandSpec.ts"
 import type * as Lifecycle from "../../domain/Lifecycle.ts"
 import * as ProcessDriver from "../../ports/ProcessDriver.ts"
-import { type Core, hookMillis, isolated } from "./Core.ts"
+import { type Core, exited, hookMillis, isolated } from "./Core.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
 
 export interface Starting {
@@ -37,7 +37,7 @@ export const make = (core: Core, onStarted: (process: OwnedProcess) => void): St
     marker: process.marker,
     stdout: process.stdout.sink,
     stderr: process.stderr === null ? "merged" : process.stderr.sink,
-    onExit: (exit) => dispatch(process, { _tag: "Exited", exit }),
+    onExit: (exit, by) => dispatch(process, exited(exit, by)),
     detached: process.detached ? detachedOf(process) : undefined
   })
 

@@ -81,7 +81,7 @@ export const make = (
     Effect.suspend(() => {
       owner.jobs.delete(job.process.id)
       owners.tidy(owner)
-      return Effect.andThen(host.forget(job.process), rows.remove(job))
+      return rows.remove(job)
     })
 
   const evict: Notices["evict"] = (owner) =>

@@ -107,11 +107,15 @@ const outputOf = ({ stderr, stdout }: OwnedProcess): StoredOutput => ({
 const firstFence = 1
 const concurrency = 16
 
-/** `onLost` is called once for a job whose row turns out to be another runtime's. */
+/**
+ * `onLost` is called once for a job whose row turns out to be another runtime's. `onErased` gives back what the row of a job
+ * told of, when no row does any more.
+ */
 export const make = (
   host: Pick<ProcessHost, "clock" | "fork" | "self" | "settings" | "timers">,
   ledger: ProcessLedger,
-  onLost: (job: Job) => void
+  onLost: (job: Job) => void,
+  onErased: (job: Job) => Effect.Effect<void>
 ): Rows => {
   const { clock, self, settings, timers } = host
   /** Those whose row says `running` or `kill_failed`, or has not caught up. */
@@ -251,11 +255,15 @@ export const make = (
     )
   })
 
+  /** A row that stays tells of a job that is over, and of where its output is: it costs room, and no truth. */
   const erase = (job: Job): Effect.Effect<boolean> =>
     within(() => ledger.remove(job.process.id, job.row.fence), settings.portWindowMillis).pipe(
-      Effect.map(Option.getOrElse(() => false)),
-      // A row that stays tells of a job that is over: it costs room, and no truth.
-      Effect.catchCause(() => Effect.succeed(false))
+      Effect.flatMap((answer) => {
+        if (Option.isNone(answer)) return Effect.succeed(false)
+        return answer.value ? Effect.succeed(true) : Effect.map(read(job), (row) => row === null)
+      }),
+      Effect.catchCause(() => Effect.succeed(false)),
+      Effect.tap((erased) => erased ? onErased(job) : Effect.void)
     )
 
   const writeNow = (job: Job): Effect.Effect<Outcome> =>
@@ -301,7 +309,8 @@ export const make = (
   const remove: Rows["remove"] = (job) =>
     Effect.suspend(() => {
       job.row.forgotten = true
-      if (job.row.written === null || job.row.lost) return Effect.void
+      if (job.row.lost) return Effect.void
+      if (job.row.written === null) return onErased(job)
       return job.row.missed === null ? Effect.asVoid(erase(job)) : Effect.asVoid(write(job))
     })
 
