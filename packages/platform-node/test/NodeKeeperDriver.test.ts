@@ -136,13 +136,16 @@ describe("NodeKeeperDriver", () => {
         assert.deepStrictEqual(jobs.filter(isLiving), [])
       })), 20_000)
 
-    it.live("leaves no directory of FIFOs", () =>
+    it.live("leaves no directory of FIFOs, nor a job that an earlier keeper had started", () =>
       Effect.scoped(Effect.gen(function*() {
         const tag = yield* newTag
         const temporary = yield* directory
         const app = yield* application("live", tag, { TMPDIR: temporary })
         yield* until("the job is up", () => app.said().includes("up"))
         assert.lengthOf(fs.readdirSync(temporary), 1)
+        const first = yield* keeperOf(app.pid)
+        process.kill(first.pid, "SIGKILL")
+        yield* until("another keeper has taken over", () => app.said().includes("replaced"))
         process.kill(app.pid, "SIGKILL")
         yield* until("nobody is left", () => living(tag).length === 0)
         yield* until("the directory is removed", () => fs.readdirSync(temporary).length === 0)

@@ -1,6 +1,14 @@
 /** Starting: what was not started is told apart, leaves nothing behind, and what is taken back while it starts is gone. */
 import { assert, describe, it } from "@effect/vitest"
-import { AppProcess, BackgroundProcess, CommandSpec, ProcessLedger, ShutdownBarrier, Status } from "@procyon/runtime"
+import {
+  AppProcess,
+  BackgroundProcess,
+  CommandSpec,
+  Identity,
+  ProcessLedger,
+  ShutdownBarrier,
+  Status
+} from "@procyon/runtime"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -77,7 +85,9 @@ describe("a start that is interrupted", () => {
           const running = (yield* jobs.list).filter(({ status }) => !Status.isSettled(status))
           const rows = (yield* rowsOf("a")).filter(({ status }) => status === "running")
           assert.deepStrictEqual(rows.map(({ id }) => id), running.map(({ id }) => id), `after ${step ?? "some"} turns`)
-          const children = rows.flatMap(({ identity }) => identity === null ? [] : [identity])
+          const children = rows.flatMap(({ identity }) =>
+            identity === null || Identity.isUnborn(identity) ? [] : [identity]
+          )
           assert.strictEqual(children.filter(isLiving).length, running.length)
           const strays = living(tag).filter(({ pid }) => children.every((child) => child.pid !== pid))
           assert.deepStrictEqual(strays, [], `after ${step ?? "some"} turns`)
@@ -122,7 +132,7 @@ describe("a start that is interrupted", () => {
         }
         assert.deepStrictEqual(yield* jobs.list, [])
         for (const { identity, status } of yield* rowsOf("a")) {
-          assert.deepStrictEqual([identity, status], [null, "cancelled"])
+          assert.deepStrictEqual([identity?.pid, status], [0, "cancelled"])
         }
         yield* nothingWas(side)
       })
@@ -257,8 +267,8 @@ describe("a start that fails", () => {
             assert.deepStrictEqual([yield* jobs.list, yield* jobs.notices], [[], []])
             const rows = (yield* rowsOf("a")).map((
               { endedAt, identity, status }
-            ) => [status, identity, endedAt !== null])
-            assert.deepStrictEqual(rows, reason.startsWith("InvalidCommand") ? [] : [["error", null, true]])
+            ) => [status, identity?.pid, endedAt !== null])
+            assert.deepStrictEqual(rows, reason.startsWith("InvalidCommand") ? [] : [["error", 0, true]])
             // Neither the one place nor the name is taken.
             const next = yield* jobs.start(make("true"), { name: "build" })
             assert.strictEqual((yield* jobs.wait(next.id)).status, "completed")

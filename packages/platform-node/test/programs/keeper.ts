@@ -3,7 +3,7 @@
  * that is in the command line of everything it starts.
  *
  * - `jobs`: starts one job of each vice, says so, and then starts more and more until it is killed.
- * - `live`: has one child that waits, says so, and has nothing else to do.
+ * - `live`: has one child that waits, says so, and has nothing else to do. It says too when its keeper was replaced.
  * - `idle`: has had a child and has none left; it does not close its driver.
  * - `closes`: closes its driver with a child that was not released, and one that was.
  */
@@ -48,7 +48,8 @@ const until = (holds: Effect.Effect<boolean>): Effect.Effect<void> =>
   })
 
 const scope = Scope.makeUnsafe()
-const driver = await Effect.runPromise(Scope.provide(NodeKeeperDriver.make({ graceMillis: 300 }), scope))
+const options = { graceMillis: 300, onLost: () => say("replaced") }
+const driver = await Effect.runPromise(Scope.provide(NodeKeeperDriver.make(options), scope))
 
 const jobs = Effect.gen(function*() {
   const started = yield* Effect.forEach(vices, (script) => spawn(driver, script), { concurrency: "unbounded" })

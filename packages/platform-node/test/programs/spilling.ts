@@ -22,5 +22,7 @@ const application = Effect.gen(function*() {
 
 await Effect.runPromise(Effect.provide(
   application,
-  NodeProcessRuntime.layerDurable({ directory }).pipe(Layer.provide(Settings.layer({ outputBytes: 10_000 })))
+  NodeProcessRuntime.layerDurable({ directory, driver: "direct" }).pipe(
+    Layer.provide(Settings.layer({ outputBytes: 10_000 }))
+  )
 ))

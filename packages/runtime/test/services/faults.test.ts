@@ -86,7 +86,10 @@ for (const kind of ["interruptible", "uninterruptible"] as const) {
       assert.isDefined(waiting.pollUnsafe())
       const info = yield* Fiber.join(waiting)
       assert.deepStrictEqual([info.status, info.recorded], ["completed", false])
-      assert.deepStrictEqual(statuses(yield* jobs.notices), ["completed"])
+      // Whether another runtime tells of it by now is asked first, for a bounded time.
+      const taking = yield* Effect.forkChild(jobs.notices)
+      yield* world.advance("10 seconds")
+      assert.deepStrictEqual(statuses(yield* Fiber.join(taking)), ["completed"])
     }).pipe(Effect.provide(onLedger({ server: child }, () => ({ transition: () => never[kind] })))))
 }
 

@@ -5,6 +5,7 @@
  */
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import type { Exit } from "@procyon/runtime/domain/Status"
+import * as path from "node:path"
 import { probeGroup } from "../forest.ts"
 import type { Failure } from "../spawnFailure.ts"
 import * as Helper from "./helper.ts"
@@ -84,6 +85,8 @@ export const open = (
   const kept = new Map<string, Kept>()
   /** The groups known to be a tree's, by marker: as of the last look. */
   const groups = new Map<string, Set<number>>()
+  /** Those that FIFOs were made in. */
+  const directories = new Set<string>()
   /** How many of those kept are not known to have ended. */
   let living = 0
   let ids = 0
@@ -106,6 +109,7 @@ export const open = (
   const ask: Client["ask"] = (question, answer) => {
     const id = ++ids
     asked.set(id, { question, answer })
+    if (question._tag === "MakeFifos") { for (const name of question.names) directories.add(path.dirname(name)) }
     send({ _tag: "Ask", id, question })
     update()
   }
@@ -207,6 +211,7 @@ export const open = (
     peer = next ?? before ?? makeStandIn()
     standIn = next === null ? { peer, since: performance.now() } : null
     if (peer !== before) {
+      for (const directory of directories) send({ _tag: "Remove", directory })
       for (const { graceMillis, root } of kept.values()) send({ _tag: "Attach", root, graceMillis })
       for (const [id, { question }] of asked) send({ _tag: "Ask", id, question })
     }

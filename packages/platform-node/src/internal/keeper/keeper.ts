@@ -143,6 +143,8 @@ export const make = (report: (report: Report) => void, options: { readonly start
         case "Release":
           jobs.get(order.marker)?.forget()
           return void jobs.delete(order.marker)
+        case "Remove":
+          return void directories.add(order.directory)
         case "Ask":
           return answerTo(order.question, (answer) => report({ _tag: "Answered", id: order.id, answer }))
         case "Ping":

@@ -45,6 +45,8 @@ export type Order =
   | { readonly _tag: "Withdraw"; readonly id: number }
   /** A leader that is not this keeper's child: ended with the application, its exit told once a look finds it gone. */
   | { readonly _tag: "Attach"; readonly root: Identity; readonly graceMillis: number }
+  /** A directory of FIFOs that another keeper has made: it goes with the application, however that ends. */
+  | { readonly _tag: "Remove"; readonly directory: string }
   /** A tree that is none of the keeper's business any more. */
   | { readonly _tag: "Release"; readonly marker: string }
   | { readonly _tag: "Ask"; readonly id: number; readonly question: Question }
