@@ -4,6 +4,7 @@
  * `--seeds N` (default 1): with the seeds 1 to N. `--seed N`: with this one. `--driver direct|keeper`, `--point TEXT`: only
  * these. `--keep`: keeps the directory of a trial that failed.
  */
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import { parseArgs } from "node:util"
 import * as Campaign from "./campaign.ts"
@@ -34,7 +35,7 @@ let failed = 0
 
 const seconds = (): string => ((performance.now() - began) / 1000).toFixed(0)
 
-const lines = await Effect.runPromise(Campaign.run({
+const campaign = Campaign.run({
   items,
   seeds,
   keep: values.keep,
@@ -46,6 +47,10 @@ const lines = await Effect.runPromise(Campaign.run({
     }
     if (runs % items.length === 0) console.log(`${runs} runs, ${failed} failed so far, ${seconds()} s`)
   }
+})
+
+// Ended by a signal, it leaves nothing behind either.
+NodeRuntime.runMain(Effect.map(campaign, (lines) => {
+  console.log(Campaign.table(lines))
+  process.exitCode = failed === 0 && runs > 0 ? 0 : 1
 }))
-console.log(Campaign.table(lines))
-process.exitCode = Campaign.failures(lines).length === 0 && lines.length > 0 ? 0 : 1
