@@ -2,6 +2,7 @@
  * Who has which jobs. An owner is known while there is something of it: a job, a notice, or somebody who listens.
  */
 import * as Effect from "effect/Effect"
+import type { Status } from "../../domain/Status.ts"
 import type { EventRing } from "../../internal/EventRing.ts"
 import type { Lifetime } from "../../ports/ProcessLedger.ts"
 import type { OwnedProcess } from "../host/OwnedProcess.ts"
@@ -21,10 +22,12 @@ export class Job {
   unresolved = false
   /** It is settled, and everybody who had to be told has been. */
   concluded = false
-  /** A notice of it is waiting to be taken. */
-  noticed = false
-  /** Its notice is with somebody who has not said yet that it was seen. */
-  offering = false
+  /** The status of its last notice, when that is waiting to be taken. */
+  noticed: Status | null = null
+  /** The last status whose notice was taken in this life. */
+  told: Status | null = null
+  /** So many have a notice of it and have not said yet that it was seen. */
+  offering = 0
   /** Its notice was handed out before, in this life or an earlier one, and nobody has said that it was seen. */
   offered = false
   reportedBytes = 0
