@@ -68,8 +68,13 @@ export interface Rows {
   readonly note: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<Outcome>
   /** Whether the job is still this runtime's, as far as that can be found out. Bounded; never fails. */
   readonly holds: (job: Job) => Effect.Effect<boolean>
-  /** Takes over a row whose lease is void. `null`: somebody else was first, or the ledger failed. */
-  readonly claim: (row: LedgerRow) => Effect.Effect<LedgerRow | null>
+  /**
+   * Takes over a row whose lease is void. `null`: somebody else was first. `undefined`: the ledger did not say, so that the
+   * row may be this runtime's by now.
+   */
+  readonly claim: (row: LedgerRow) => Effect.Effect<LedgerRow | null | undefined>
+  /** Gives up a row that was claimed and is not wanted. Bounded; never fails. */
+  readonly waive: (row: LedgerRow) => Effect.Effect<void>
   /** Holds a row that was claimed, as that of a job. */
   readonly adopt: (job: Job, row: LedgerRow) => void
   /** Gives a row up, so that the next runtime need not wait for its lease. */
@@ -183,13 +188,16 @@ export const make = (
     onLost(job)
   }
 
+  /** Also that of a job which has settled while the ledger failed: nobody is to find it without an owner. */
+  const isRenewed = ({ row }: Job): boolean => row.written !== null && !Status.isSettled(row.written) && !row.released
+
   /** Armed only while a row is held: an idle runtime does nothing, and keeps no host that has nothing left to do. */
   const armRenewal = (): void => {
     renewal ??= timers.after(settings.leaseMillis / 3, () => {
       renewal = null
       if (held.size === 0) return
       armRenewal()
-      host.fork(renew([...held].filter((job) => !job.isSettled && !job.row.released)))
+      host.fork(renew([...held].filter(isRenewed)))
       host.fork(catchUp)
     })
   }
@@ -237,10 +245,11 @@ export const make = (
     Effect.suspend(() => {
       const { row } = job
       if (row.lost) return Effect.succeed(false)
-      if (row.written === null || row.released || Status.isSettled(row.written) || isCertain(job)) {
+      if (row.written === null || Status.isSettled(row.written) || (!row.released && isCertain(job))) {
         return Effect.succeed(true)
       }
-      return Effect.map(renew([job]), () => !row.lost)
+      // What was given up is not taken back by looking after it.
+      return Effect.map(row.released ? checkHolder(job) : renew([job]), () => !row.lost)
     })
 
   const catchUp = Effect.suspend(() => {
@@ -298,8 +307,14 @@ export const make = (
   const refused = (job: Job, said: Changes): Effect.Effect<Outcome> =>
     Effect.flatMap(read(job), (row): Effect.Effect<Outcome> => {
       if (row === undefined) return Effect.succeed("missed")
-      // Nobody else holds it, and it cannot say more than it does: there is nothing to be tried again.
-      if (row === null || row.fence === job.row.fence) return wrote(job, said)
+      if (row === null) return wrote(job, said)
+      if (row.fence === job.row.fence) {
+        // It cannot say more than it does: there is nothing to be tried again.
+        if (row.status === job.row.written) return wrote(job, said)
+        // An earlier call has moved it, whose answer did not come. What was asked for since is still to be written.
+        job.row.written = row.status
+        return writeNow(job)
+      }
       lose(job)
       return Effect.as(Effect.logWarning("a job's row was taken over by another runtime"), "lost")
     })
@@ -364,10 +379,22 @@ export const make = (
         const call = () =>
           ledger.transition(row.id, { fence: row.fence, status: row.status }, { ...claimed, status: row.status })
         return within(call, settings.portWindowMillis).pipe(
-          Effect.map((answer) => Option.getOrElse(answer, () => false) ? { ...row, ...claimed } : null),
-          Effect.catchCause(() => Effect.as(Effect.logWarning("a row could not be claimed"), null))
+          Effect.map(Option.match({
+            onNone: () => undefined,
+            onSome: (isOurs) => isOurs ? { ...row, ...claimed } : null
+          })),
+          Effect.catchCause(() => Effect.as(Effect.logWarning("a row could not be claimed"), undefined))
         )
       }),
+    waive: (row) => {
+      const call = () =>
+        ledger.transition(row.id, { fence: row.fence, status: row.status }, {
+          status: row.status,
+          holder: null,
+          leaseUntil: clock.currentTimeMillisUnsafe()
+        })
+      return Effect.ignoreCause(within(call, settings.portWindowMillis))
+    },
     adopt: (job, row) => {
       job.row.written = row.status
       job.row.fence = row.fence
@@ -380,7 +407,8 @@ export const make = (
     release: (job) =>
       Effect.suspend(() => {
         job.row.released = true
-        return Effect.asVoid(note(job, { holder: null, leaseUntil: clock.currentTimeMillisUnsafe() }))
+        // There is no later time at which what it has missed could be tried again.
+        return Effect.asVoid(move(job, { holder: null, leaseUntil: clock.currentTimeMillisUnsafe() }))
       }),
     remove,
     abandon: (job) =>
