@@ -256,7 +256,7 @@ const make = Effect.gen(function*() {
   /** Why a start ended with nothing started and no failure of the driver's. */
   const withdrawal = (job: Job): StartError["reason"] => {
     if (host.draining()) return new RuntimeClosed()
-    return job.row.written === null ? new NotRecorded() : new StartWithdrawn()
+    return job.row.written === null || job.row.doubtful ? new NotRecorded() : new StartWithdrawn()
   }
 
   /** A start on its way is taken back, and what it may have started is gone when the interruption is over. */

@@ -315,6 +315,53 @@ describe("a row that a ledger has moved without an answer", () => {
   )
 })
 
+describe("a row that a ledger has written without an answer", () => {
+  law(
+    "says of its job that it was not started, and is told to nobody",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      let broken = true
+      const first = yield* beginWith(1201, {
+        ledger: (ledger) => ({
+          insert: (row) => Effect.suspend(() => broken ? unanswered(ledger.insert(row)) : ledger.insert(row))
+        })
+      })
+      const starting = yield* Effect.forkChild(Effect.exit(first.run(start("server"))))
+      yield* world.advance("500 millis")
+      yield* moving(Fiber.interrupt(starting))
+      broken = false
+      yield* world.advance("30 seconds")
+      assert.deepStrictEqual([yield* statuses, yield* world.alive], [["error"], []])
+      yield* first.kill
+      const second = yield* Lives.begin(1202)
+      yield* reconciled(second)
+      assert.deepStrictEqual([yield* second.run(notices), yield* second.run(list)], [[], []])
+    })
+  )
+
+  law(
+    "is not another's that has its id",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const other = yield* Lives.begin(1211)
+      yield* other.run(start("server"))
+      const first = yield* beginWith(1212, {
+        ledger: (ledger) => ({
+          insert: () => Effect.never,
+          get: () => Effect.map(ledger.rows(), ([row]) => row ?? null)
+        })
+      })
+      const starting = yield* Effect.forkChild(first.run(start("server")))
+      yield* world.advance("30 seconds")
+      yield* Fiber.join(starting)
+      assert.deepStrictEqual((yield* rows).map(({ fence, status }) => [fence, status]), [[1, "running"]])
+      assert.deepStrictEqual((yield* first.run(list)).map((job) => job.status), ["error"])
+    })
+  )
+})
+
 describe("a job that settles while its kill_failed notice is being read", () => {
   law(
     "has its second notice told of, also in the next life",

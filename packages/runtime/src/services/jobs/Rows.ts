@@ -36,6 +36,8 @@ export class Row {
   readonly lock = Semaphore.makeUnsafe(1)
   /** What it says; `null` before it is written. */
   written: Status.Status | null = null
+  /** The ledger did not answer when it was to be written: it may be there or not. */
+  doubtful = false
   /** What it does not say yet. */
   missed: Changes | null = null
   /** Nobody will ask for it any more: it goes once it says how the job ended. */
@@ -57,7 +59,10 @@ export class Row {
 export type Outcome = "written" | "missed" | "lost"
 
 export interface Rows {
-  /** Writes the first row. `false`: it could not be, or its id is taken. */
+  /**
+   * Writes the first row. `false`: it could not be, its id is taken, or the ledger did not answer; then what the row says is
+   * put right when it does again.
+   */
   readonly insert: (owner: string, job: Job) => Effect.Effect<boolean>
   /** Makes the row say this, and the job's status. Bounded; never fails. */
   readonly move: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<Outcome>
@@ -89,7 +94,7 @@ export interface Rows {
 
 /** Whether the row says of the job what is true of it. */
 export const isRecorded = ({ process, row }: Job): boolean =>
-  !row.lost && row.missed === null && row.written === Lifecycle.statusOf(process.state)
+  !row.lost && !row.doubtful && row.missed === null && row.written === Lifecycle.statusOf(process.state)
 
 /** What a row says of a job that is settled or could not be ended. */
 export const endOf = ({ process }: Job): Omit<Changes, "status"> => ({
@@ -189,7 +194,8 @@ export const make = (
   }
 
   /** Also that of a job which has settled while the ledger failed: nobody is to find it without an owner. */
-  const isRenewed = ({ row }: Job): boolean => row.written !== null && !Status.isSettled(row.written) && !row.released
+  const isRenewed = ({ row }: Job): boolean =>
+    !row.doubtful && !row.released && row.written !== null && !Status.isSettled(row.written)
 
   /** Armed only while a row is held: an idle runtime does nothing, and keeps no host that has nothing left to do. */
   const armRenewal = (): void => {
@@ -281,6 +287,9 @@ export const make = (
       const { missed, written } = row
       if (row.lost) return Effect.succeed("lost")
       if (missed === null || written === null) return Effect.succeed("written")
+      if (row.doubtful) {
+        return Effect.flatMap(resolve(job), (isKnown) => isKnown ? writeNow(job) : Effect.succeed("missed"))
+      }
       const call = () => ledger.transition(job.process.id, { fence: row.fence, status: written }, missed)
       return Effect.flatMap(Effect.exit(within(call, settings.portWindowMillis)), (exit) => {
         if (exit._tag === "Failure" || Option.isNone(exit.value)) {
@@ -288,6 +297,20 @@ export const make = (
         }
         return exit.value.value ? wrote(job, missed) : refused(job, missed)
       })
+    })
+
+  /** Whether it is known by now if the row was written. One of another job, with the same id, is not this one's. */
+  const resolve = (job: Job): Effect.Effect<boolean> =>
+    Effect.map(read(job), (found) => {
+      if (found === undefined) return false
+      const { process, row } = job
+      row.doubtful = false
+      if (found?.identity?.marker === process.marker) return true
+      row.written = null
+      row.missed = null
+      letGo(job)
+      job.process.workspace?.leave(job.process)
+      return true
     })
 
   const wrote = (job: Job, said: Changes): Effect.Effect<Outcome> => {
@@ -336,6 +359,8 @@ export const make = (
       if (row.written === null) return Effect.succeed<Outcome>("missed")
       row.missed = { ...row.missed, ...changes, status: Lifecycle.statusOf(job.process.state) }
       hold(job)
+      // Nothing was started, and whoever waits for the answer has waited for the ledger once.
+      if (row.doubtful) return Effect.succeed<Outcome>("missed")
       // One call may be out already, which is waited for first.
       return Effect.map(
         within(() => write(job), settings.portWindowMillis * 2),
@@ -359,13 +384,14 @@ export const make = (
         const certain = certainty()
         return within(() => ledger.insert(rowOf(owner, job)), settings.portWindowMillis).pipe(
           Effect.map((answer) => {
-            const inserted = Option.getOrElse(answer, () => false)
-            if (inserted) {
+            const isThere = Option.getOrElse(answer, () => self !== null)
+            job.row.doubtful = isThere && Option.isNone(answer)
+            if (isThere) {
               job.row.written = "running"
               secure(job, certain)
               hold(job)
             }
-            return inserted
+            return isThere && !job.row.doubtful
           }),
           Effect.catchCause(() => Effect.as(Effect.logWarning("a job's row could not be written"), false))
         )
