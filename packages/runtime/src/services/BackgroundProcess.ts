@@ -34,7 +34,7 @@ import * as Admission from "./jobs/Admission.ts"
 import * as Events from "./jobs/Events.ts"
 import { NotRecorded, OutputUnavailable, ProcessNotFound, StartError } from "./jobs/JobErrors.ts"
 import * as Notices from "./jobs/Notices.ts"
-import { type Job, type Owner, Owners } from "./jobs/Owners.ts"
+import { byCreation, type Job, type Owner, Owners } from "./jobs/Owners.ts"
 import * as Reconciling from "./jobs/Reconciling.ts"
 import * as Rows from "./jobs/Rows.ts"
 import type { View } from "./OutputRetention.ts"
@@ -453,11 +453,6 @@ const make = Effect.gen(function*() {
   })
   return Context.make(BackgroundProcessService, service).pipe(Context.add(Recovery.Service, recovery))
 })
-
-const byCreation = (self: Job, that: Job): number => {
-  if (self.process.id === that.process.id) return 0
-  return self.process.id < that.process.id ? -1 : 1
-}
 
 /** What an earlier life had in memory only, and more than nothing, is not to be had any more. */
 const viewOf = (job: Job, view: View): Effect.Effect<View, OutputUnavailable> =>

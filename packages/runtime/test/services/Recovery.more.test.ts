@@ -5,6 +5,7 @@ import {
   ProcessDriver,
   ProcessLedger,
   Recovery,
+  Settings,
   ShutdownBarrier
 } from "@procyon/runtime"
 import { child, type Script, World } from "@procyon/testing"
@@ -52,12 +53,13 @@ const beginWith = (
   change: {
     readonly ledger?: (ledger: ProcessLedger.ProcessLedger) => Partial<ProcessLedger.ProcessLedger>
     readonly driver?: (driver: ProcessDriver.ProcessDriver) => Partial<ProcessDriver.ProcessDriver>
-  }
+  },
+  settings: Partial<Settings.Settings> = {}
 ) =>
   Effect.gen(function*() {
     const ledger = yield* ProcessLedger.Service
     const driver = yield* ProcessDriver.Service
-    return yield* Lives.begin(pid).pipe(
+    return yield* Lives.begin(pid, settings).pipe(
       Effect.provideService(ProcessLedger.Service, { ...ledger, ...change.ledger?.(ledger) }),
       Effect.provideService(ProcessDriver.Service, { ...driver, ...change.driver?.(driver) })
     )
@@ -418,6 +420,42 @@ describe("a job that settles while its kill_failed notice is being read", () => 
       yield* reconciled(second)
       told.push(...(yield* second.run(noticeIds)))
       assert.deepStrictEqual(told, [`${id}:kill_failed`, `${quick.id}:completed`, `${id}:cancelled`])
+    })
+  )
+})
+
+describe("jobs that ended before", () => {
+  law(
+    "are told of in the order they ended in, and forgotten in the order they began in, however slow their rows",
+    {
+      late: child.exits(0, { after: "3 seconds" }),
+      early: child.exits(0, { after: "1 second" }),
+      last: child.exits(0, { after: "5 seconds" })
+    },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(1301)
+      const late = (yield* first.run(start("late"))).id
+      const early = (yield* first.run(start("early"))).id
+      const last = (yield* first.run(start("last"))).id
+      yield* world.advance("10 seconds")
+      yield* first.kill
+      const second = yield* moving(beginWith(
+        1302,
+        {
+          ledger: (ledger) => ({
+            transition: (id, expected, changes) =>
+              id === late
+                ? Effect.delay(ledger.transition(id, expected, changes), "1 second")
+                : ledger.transition(id, expected, changes)
+          })
+        },
+        { maxFinishedPerOwner: 2 }
+      ))
+      yield* reconciled(second)
+      assert.deepStrictEqual(yield* moving(second.run(noticeIds)), [early, late, last].map((id) => `${id}:completed`))
+      yield* world.advance("5 seconds")
+      assert.deepStrictEqual((yield* second.run(list)).map(({ id }) => id), [early, last])
     })
   )
 })

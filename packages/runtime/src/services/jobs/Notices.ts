@@ -9,7 +9,7 @@ import * as Status from "../../domain/Status.ts"
 import type { Changes } from "../../ports/ProcessLedger.ts"
 import type { JobNotice, Notice } from "../JobNotice.ts"
 import type { ProcessHost } from "../ProcessHost.ts"
-import type { Job, Owner, Owners } from "./Owners.ts"
+import { byCreation, type Job, type Owner, type Owners } from "./Owners.ts"
 import type { Rows } from "./Rows.ts"
 
 export interface Notices {
@@ -97,7 +97,9 @@ export const make = (
 
   const evict: Notices["evict"] = (owner) =>
     Effect.suspend(() => {
-      const finished = [...owner.jobs.values()].filter((job) => job.concluded && job.row.missed === null)
+      const finished = [...owner.jobs.values()].filter((job) => job.concluded && job.row.missed === null).toSorted(
+        byCreation
+      )
       const excess = settings.maxFinishedPerOwner === 0 ? 0 : finished.length - settings.maxFinishedPerOwner
       const going = excess <= 0
         ? []

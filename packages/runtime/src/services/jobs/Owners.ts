@@ -43,9 +43,15 @@ export class Job {
   }
 }
 
+/** Creation order. */
+export const byCreation = (self: Job, that: Job): number => {
+  if (self.process.id === that.process.id) return 0
+  return self.process.id < that.process.id ? -1 : 1
+}
+
 export class Owner {
   readonly name: string
-  /** In creation order. */
+  /** In the order they came: those of earlier lives may come late. */
   readonly jobs = new Map<string, Job>()
   readonly notices: NoticeQueue
   readonly subscribers = new Set<EventRing<Event>>()

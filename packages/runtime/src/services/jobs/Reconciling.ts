@@ -64,12 +64,16 @@ interface Held extends Pick<LedgerRow, "id" | "holder" | "fence" | "leaseUntil">
   readonly renewed: boolean
 }
 
-/** A row that is this runtime's now, or not. `detail`: why not, where no other runtime is known to have it. */
+/**
+ * A row that is this runtime's now, or not. `detail`: why not, where no other runtime is known to have it. `tell`: tells of
+ * its end, which nobody has been told of.
+ */
 interface Found {
   readonly row: LedgerRow
   readonly owner: Owner | null
   readonly job: Job | null
   readonly detail: string | null
+  readonly tell: (() => void) | null
 }
 
 interface Read {
@@ -132,7 +136,7 @@ export const make = (options: Options): Reconciling => {
     })
 
   const take = (row: LedgerRow): Effect.Effect<Found> => {
-    const other = (detail: string | null = null): Found => ({ row, owner: null, job: null, detail })
+    const other = (detail: string | null = null): Found => ({ row, owner: null, job: null, detail, tell: null })
     return Effect.gen(function*() {
       if (host.draining()) return other("the runtime is closing")
       if (!isHeldHere(row) && !(yield* isVoid({ ...row, renewed: !isSettled(row.status) }))) {
@@ -179,17 +183,27 @@ export const make = (options: Options): Reconciling => {
       if (job.concluded && process.receipt?.cause._tag === "StartFailed") {
         // Nobody was told of it but whoever had asked for it.
         yield* rows.keepFailed(job)
-        return { row, owner: null, job: null, detail: null }
+        return { row, owner: null, job: null, detail: null, tell: null }
       }
       const owner = owners.of(row.owner)
       owner.jobs.set(row.id, job)
       process.hooks = options.hooksOf(owner, job)
-      if (row.status !== "running" && row.told !== row.status) {
-        notices.add(owner, job, yield* process.stdout.readTail(settings.noticeTailBytes))
-      }
+      const tell = row.status === "running" || row.told === row.status ? null : yield* teller(owner, job)
+      // It may settle as soon as it is resumed, and is told of that after this.
+      if (!job.concluded) tell?.()
       yield* host.resume(process, row)
       if (!job.concluded) events.adopted(owner, job)
-      return { row, owner, job, detail: null }
+      return { row, owner, job, detail: null, tell: job.concluded ? tell : null }
+    })
+
+  /** Its record stays until it is told of. */
+  const teller = (owner: Owner, job: Job): Effect.Effect<() => void> =>
+    Effect.suspend(() => {
+      job.offering++
+      return Effect.map(job.process.stdout.readTail(settings.noticeTailBytes), (tail) => () => {
+        job.offering--
+        notices.add(owner, job, tail)
+      })
     })
 
   /** What had a deadline in its absence has met it there. */
@@ -256,6 +270,7 @@ export const make = (options: Options): Reconciling => {
     host.continueAfter(newest)
     forgetGone(read.rows)
     const found = yield* Effect.forEach(read.rows.filter((row) => !isOwn(row)), take, { concurrency })
+    for (const { tell } of found.toSorted(byEnd)) tell?.()
     for (const owner of new Set(found.flatMap(({ owner }) => owner === null ? [] : [owner]))) {
       host.fork(notices.evict(owner))
     }
@@ -326,6 +341,8 @@ export const make = (options: Options): Reconciling => {
     finishWorkspaces: Effect.suspend(() => running === null ? finishWorkspaces : Effect.succeed([]))
   }
 }
+
+const byEnd = (self: Found, that: Found): number => (self.row.endedAt ?? 0) - (that.row.endedAt ?? 0)
 
 const nothing: Report = { entries: [], known: 0, workspaces: [], unreadable: false, failed: false, durationMillis: 0 }
 
