@@ -54,6 +54,7 @@ export interface Options {
 
 /** A row that another runtime holds: unchanged since when, in monotonic milliseconds. */
 interface Watched {
+  readonly renewed: boolean
   readonly fence: number
   readonly leaseUntil: number
   readonly since: number
@@ -92,15 +93,21 @@ export const make = (options: Options): Reconciling => {
   /** Rows that this runtime has tried to claim, and of which it does not know whether it did, or could not take in. */
   const doubtful = new Set<string>()
   let next: Timer | null = null
+  /** The next pass has to read all rows, and not only those that may still be held by somebody who lives. */
+  let all = true
+  /** The last pass has taken rows over, and has not read all. */
+  let isHalfDone = false
   const first = Deferred.makeUnsafe<Report>()
   const listed = Deferred.makeUnsafe<void>()
   let running: Deferred.Deferred<Report> | null = null
 
   /** One row that cannot be read is no reason to forget the others. `null`: the ledger did not answer. */
   const readRows: Effect.Effect<Read | null> = Effect.gen(function*() {
-    const all = yield* Effect.exit(within(() => ledger.rows(), settings.portWindowMillis))
-    if (Exit.isSuccess(all)) return Option.isSome(all.value) ? { rows: all.value.value, unreadable: false } : null
-    const rest = yield* Effect.exit(within(() => ledger.rows({ unreadable: "skip" }), settings.portWindowMillis))
+    const filter = all ? {} : { settled: false }
+    const whole = yield* Effect.exit(within(() => ledger.rows(filter), settings.portWindowMillis))
+    if (Exit.isSuccess(whole)) return Option.isSome(whole.value) ? { rows: whole.value.value, unreadable: false } : null
+    const skipping = () => ledger.rows({ ...filter, unreadable: "skip" })
+    const rest = yield* Effect.exit(within(skipping, settings.portWindowMillis))
     return Exit.isSuccess(rest) && Option.isSome(rest.value) ? { rows: rest.value.value, unreadable: true } : null
   })
 
@@ -121,7 +128,7 @@ export const make = (options: Options): Reconciling => {
     met.add(row.id)
     const before = watched.get(row.id)
     if (before?.fence === row.fence && before.leaseUntil === row.leaseUntil) return timers.now() - before.since
-    watched.set(row.id, { fence: row.fence, leaseUntil: row.leaseUntil, since: timers.now() })
+    watched.set(row.id, { renewed: row.renewed, fence: row.fence, leaseUntil: row.leaseUntil, since: timers.now() })
     return 0
   }
 
@@ -284,6 +291,10 @@ export const make = (options: Options): Reconciling => {
     const workspaces = yield* finishWorkspaces
     for (const id of watched.keys()) if (!met.has(id)) watched.delete(id)
     met.clear()
+    // Of whoever is gone all rows are to be taken over; while nobody goes, the many that are settled are not read again.
+    const isSomebodyGone = found.some(({ job }) => job !== null)
+    isHalfDone = isSomebodyGone && !all
+    all = isHalfDone || doubtful.size > 0 || [...watched.values()].some(({ renewed }) => !renewed)
     return report({
       entries,
       known: found.length - open.length,
@@ -303,14 +314,15 @@ export const make = (options: Options): Reconciling => {
   const armNext = (failed: boolean): void => {
     next?.cancel()
     next = null
-    if (host.draining() || (!failed && watched.size === 0 && doubtful.size === 0)) return
+    const isOver = !failed && !isHalfDone && watched.size === 0 && doubtful.size === 0
+    if (isOver || host.draining()) return
     next = timers.after(settings.leaseMillis / 3, () => {
       next = null
-      host.fork(reconcile)
+      host.fork(again)
     })
   }
 
-  const reconcile: Effect.Effect<Report> = Effect.suspend(() => {
+  const again: Effect.Effect<Report> = Effect.suspend(() => {
     if (running !== null) return Deferred.await(running)
     // No fiber of the runtime would go on with it.
     if (host.draining()) return Effect.succeed({ ...nothing, failed: true })
@@ -321,6 +333,7 @@ export const make = (options: Options): Reconciling => {
         Effect.sync(() => {
           running = null
           const report = Exit.isSuccess(exit) ? exit.value : { ...nothing, failed: true }
+          if (report.failed) all = true
           armNext(report.failed)
           Deferred.doneUnsafe(listed, Effect.void)
           Deferred.doneUnsafe(answer, Effect.succeed(report))
@@ -328,6 +341,11 @@ export const make = (options: Options): Reconciling => {
         }))
     )
     return Deferred.await(answer)
+  })
+
+  const reconcile: Effect.Effect<Report> = Effect.suspend(() => {
+    if (running === null) all = true
+    return again
   })
 
   return {
