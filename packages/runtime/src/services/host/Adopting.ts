@@ -4,6 +4,7 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type { Identity } from "../../domain/Identity.ts"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
@@ -167,7 +168,7 @@ export const make = (core: Core, options: Options): Adopting => {
     Effect.gen(function*() {
       const { identity } = row
       if (process.state._tag === "Settled") return
-      core.fork(removeUnfinished(row))
+      process.cleaned = Effect.asVoid(Fiber.await(core.fork(removeUnfinished(row))))
       if (identity === null || driver.self === null) return core.dispatch(process, { _tag: "Untraceable" })
       const child = yield* attach(process, identity)
       if (child === null) return core.dispatch(process, { _tag: "Untraceable" })
