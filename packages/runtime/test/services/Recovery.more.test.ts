@@ -166,6 +166,25 @@ describe("a driver that takes its time to attach", () => {
   )
 
   law(
+    "and never does answers who asked for its end meanwhile",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin(1401)
+      const { id } = yield* first.run(start("server", { lifetime: "detached" }))
+      const life = yield* beginWith(1402, { driver: () => ({ attach: () => Effect.never }) })
+      yield* reconciled(life)
+      yield* first.kill
+      const pass = yield* Effect.forkChild(life.run(reconcile))
+      yield* world.drain
+      const jobs = yield* life.run(jobsOf("s1"))
+      const ended = yield* moving(jobs.stop(id))
+      assert.deepStrictEqual([ended.status, ended.receipt?.cause], ["kill_failed", { _tag: "Stop", by: "owner" }])
+      assert.deepStrictEqual(outcomes(yield* moving(Fiber.join(pass))), ["review kill_failed"])
+    })
+  )
+
+  law(
     "and never does makes it one for review",
     { server: child, other: child },
     Effect.gen(function*() {
