@@ -91,7 +91,7 @@ export type Event =
   /** The protocol is to run once more on a process that could not be ended. */
   | { readonly _tag: "RetryRequested" }
   | { readonly _tag: "Flushed" }
-  /** It was found in the row of an earlier life, and this platform cannot tell whether it lives. */
+  /** It was found in the row of an earlier life, and this platform, or its driver, does not tell whether it lives. */
   | { readonly _tag: "Untraceable" }
   /** Another runtime holds it now: from here on it is not signalled, and nothing is told or recorded of it here. */
   | { readonly _tag: "Disowned" }
@@ -186,6 +186,12 @@ const endedBy = (cause: Cause, exit: Exit): State => ({
   now: false
 })
 
+/** It may live, and nothing can be shown of it. */
+const untraceable = (cause: Cause, exit: Exit | null): Step => [
+  { _tag: "Unresolved", cause, exit, retrying: false, proven: false },
+  ["ReportUnresolved"]
+]
+
 const whileRunning = (state: In<"Running">, event: Event): Step => {
   switch (event._tag) {
     case "Exited":
@@ -195,10 +201,7 @@ const whileRunning = (state: In<"Running">, event: Event): Step => {
     case "EndRequested":
       return [{ _tag: "Draining", request: event.request, exit: null }, ["RecordTree"]]
     case "Untraceable":
-      return [
-        { _tag: "Unresolved", cause: { _tag: "OwnerLost" }, exit: null, retrying: false, proven: false },
-        ["ReportUnresolved"]
-      ]
+      return untraceable({ _tag: "OwnerLost" }, null)
     default:
       return stay(state)
   }
@@ -229,6 +232,8 @@ const whileDraining = (state: In<"Draining">, event: Event): Step => {
         gone: false,
         now: state.request?.now ?? false
       })
+    case "Untraceable":
+      return untraceable(state.exit === null ? state.request?.cause ?? selfExit : selfExit, state.exit)
     default:
       return stay(state)
   }
@@ -249,10 +254,8 @@ const whileTerminating = (state: In<"Terminating">, event: Event): Step => {
     case "ExitAwaited":
       return state.gone ? flush({ ...state, exit: state.exit ?? unknownExit }) : stay(state)
     case "ForceElapsed":
-      return [
-        { _tag: "Unresolved", cause: state.cause, exit: state.exit, retrying: false, proven: false },
-        ["ReportUnresolved"]
-      ]
+    case "Untraceable":
+      return untraceable(state.cause, state.exit)
     default:
       return stay(state)
   }

@@ -34,7 +34,7 @@ import * as Admission from "./jobs/Admission.ts"
 import * as Events from "./jobs/Events.ts"
 import { NotRecorded, OutputUnavailable, ProcessNotFound, StartError } from "./jobs/JobErrors.ts"
 import * as Notices from "./jobs/Notices.ts"
-import { type Job, type Owner, Owners } from "./jobs/Owners.ts"
+import { byCreation, type Job, type Owner, Owners } from "./jobs/Owners.ts"
 import * as Reconciling from "./jobs/Reconciling.ts"
 import * as Rows from "./jobs/Rows.ts"
 import type { View } from "./OutputRetention.ts"
@@ -256,7 +256,7 @@ const make = Effect.gen(function*() {
   /** Why a start ended with nothing started and no failure of the driver's. */
   const withdrawal = (job: Job): StartError["reason"] => {
     if (host.draining()) return new RuntimeClosed()
-    return job.row.written === null ? new NotRecorded() : new StartWithdrawn()
+    return job.row.written === null || job.row.doubtful ? new NotRecorded() : new StartWithdrawn()
   }
 
   /** A start on its way is taken back, and what it may have started is gone when the interruption is over. */
@@ -453,11 +453,6 @@ const make = Effect.gen(function*() {
   })
   return Context.make(BackgroundProcessService, service).pipe(Context.add(Recovery.Service, recovery))
 })
-
-const byCreation = (self: Job, that: Job): number => {
-  if (self.process.id === that.process.id) return 0
-  return self.process.id < that.process.id ? -1 : 1
-}
 
 /** What an earlier life had in memory only, and more than nothing, is not to be had any more. */
 const viewOf = (job: Job, view: View): Effect.Effect<View, OutputUnavailable> =>

@@ -31,6 +31,9 @@ export const Notice = Schema.TaggedUnion({
 })
 export type Notice = typeof Notice.Type
 
+/** That of one job. */
+export type JobNotice = Extract<Notice, { readonly _tag: "Job" }>
+
 /** An owner's notices that nobody has taken. Past `capacity` the oldest become one counted summary. */
 export class NoticeQueue {
   readonly #capacity: number
@@ -50,9 +53,9 @@ export class NoticeQueue {
     this.#trim()
   }
 
-  /** Those of these jobs, in order, the summary first. They are gone from here. */
-  take(isWanted: (id: string) => boolean): ReadonlyArray<Notice> {
-    const taken = this.#notices.filter((notice) => notice._tag === "Summary" || isWanted(notice.id))
+  /** Those that are wanted, in order, the summary first. They are gone from here. */
+  take(isWanted: (notice: JobNotice) => boolean): ReadonlyArray<Notice> {
+    const taken = this.#notices.filter((notice) => notice._tag === "Summary" || isWanted(notice))
     this.#notices = this.#notices.filter((notice) => !taken.includes(notice))
     if (this.#dropped === 0) return taken
     const dropped = this.#dropped

@@ -317,7 +317,14 @@ const make = Effect.gen(function*() {
     nextId,
     admit,
     adopt: adopting.adopt,
-    resume: adopting.resume,
+    resume: (process, row) =>
+      Effect.ensuring(
+        adopting.resume(process, row),
+        Effect.sync(() => {
+          process.working = false
+          work(process)
+        })
+      ),
     look: ending.look,
     disown: (process) => dispatch(process, { _tag: "Disowned" }),
     continueAfter: (id) => {

@@ -24,7 +24,8 @@ import type { ProcessNotFound } from "./jobs/JobErrors.ts"
  * - `completed`: it ended while nobody was there, and its exit was found.
  * - `lost`: nobody of it lives, and how it ended, or whether it ever began, is not known.
  * - `review`: it may live, and could not be ended or not be looked at.
- * - `elsewhere`: another runtime holds it, or was faster.
+ * - `elsewhere`: another runtime holds it, or was faster; or, as `detail` says then, it could not be claimed, which is tried
+ *   again.
  */
 export const Outcome = Schema.Literals(["adopted", "ended", "completed", "lost", "review", "elsewhere"])
 export type Outcome = typeof Outcome.Type
@@ -44,7 +45,8 @@ export interface Entry extends Schema.Schema.Type<typeof Entry> {}
  * What one pass found. `entries`: every row that was not settled when it began and was not this runtime's own. `known`:
  * rows of jobs that had settled before, whose records and notices were read. `workspaces`: those that runtimes which are
  * gone have left, removed, kept or failed. `unreadable`: a row could not be read, and
- * stays as it is. `failed`: the ledger could not be asked, so that nothing is known.
+ * stays as it is. `failed`: the ledger could not be asked, or the runtime is closing, so that
+ * nothing is known. While there is something to be tried again, or to be watched, the next pass comes by itself.
  */
 export const Report = Schema.Struct({
   entries: Schema.Array(Entry),

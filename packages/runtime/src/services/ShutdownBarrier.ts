@@ -15,6 +15,7 @@ import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ShutdownPlan from "../domain/ShutdownPlan.ts"
+import type { Phase as ProcessPhase } from "../domain/Status.ts"
 import { within } from "../internal/Within.ts"
 import type { OwnedProcess } from "./host/OwnedProcess.ts"
 import * as ProcessHost from "./ProcessHost.ts"
@@ -73,6 +74,11 @@ const rowOf = (process: OwnedProcess): ShutdownPlan.ReportRow => ({
   detached: process.detached
 })
 
+/** What outlives the runtime is let go of, unless its end was asked for before: that is not left half done. */
+const isToEnd = ({ detached, state }: OwnedProcess): boolean => !detached || endingPhases.has(Lifecycle.phaseOf(state))
+
+const endingPhases: ReadonlySet<ProcessPhase> = new Set(["draining", "terminating", "flushing"])
+
 const make = Effect.gen(function*() {
   const host = yield* ProcessHost.Service
   const tell = yield* OnReport
@@ -101,13 +107,21 @@ const make = Effect.gen(function*() {
 
   const left = (): number => Math.max(0, began + settings.shutdownBudgetMillis - timers.now())
 
-  /** Those that outlive the runtime are let go of. */
-  const ending = (): ReadonlyArray<OwnedProcess> => [...host.live].filter((process) => !process.detached)
+  const ending = (): ReadonlyArray<OwnedProcess> => [...host.live].filter(isToEnd)
 
   const hurry = (): void => {
     mode = "now"
     for (const process of ending()) host.end(process, { _tag: "Shutdown" }, true)
   }
+
+  /** Whoever is to outlive the runtime is not left between the driver and the row that tells of it. */
+  const awaitStarts = Effect.suspend(() =>
+    Effect.forEach(
+      [...host.live].filter(({ detached, state }) => detached && state._tag === "Starting"),
+      ({ started }) => Effect.exit(Deferred.await(started)),
+      { concurrency: "unbounded", discard: true }
+    )
+  )
 
   const workOf = (phase: ShutdownPlan.Phase, millis: number): Effect.Effect<void> =>
     Effect.forEach(
@@ -142,7 +156,10 @@ const make = Effect.gen(function*() {
     // What may still be forced after the last grace has to fit into the budget.
     const reserve = settings.forceWindowMillis + settings.flushWindowMillis
     const cut = timers.after(Math.max(0, left() - reserve), hurry)
-    const ended = yield* Effect.timeoutOption(endAll(ending()), left())
+    const ended = yield* Effect.timeoutOption(
+      Effect.all([endAll(ending()), awaitStarts], { concurrency: "unbounded" }),
+      left()
+    )
     cut.cancel()
     // Each process is flushed and settled by its own ending; these phases are over when the last of them was.
     enter("flushing")

@@ -58,7 +58,7 @@ describe("NoticeQueue", () => {
   it("takes only those that are wanted, and the summary", () => {
     const queue = new JobNotice.NoticeQueue(2)
     for (const id of ["a", "b", "c"]) queue.add({ ...notice(`n-${id}`), id } as JobNotice.Notice)
-    assert.deepStrictEqual(told(queue.take((id) => id === "c")), [1, "n-c"])
+    assert.deepStrictEqual(told(queue.take(({ id }) => id === "c")), [1, "n-c"])
     assert.deepStrictEqual(told(drain(queue)), ["n-b"])
   })
 

@@ -5,11 +5,14 @@
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import type { Identity } from "../../domain/Identity.ts"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
 import { isSettled } from "../../domain/Status.ts"
 import * as OutputSource from "../../internal/OutputSource.ts"
+import { within } from "../../internal/Within.ts"
 import type { BlobStore } from "../../ports/BlobStore.ts"
-import type { StreamName } from "../../ports/ProcessDriver.ts"
+import type { Child, StreamName } from "../../ports/ProcessDriver.ts"
 import type { LedgerRow, StoredStream } from "../../ports/ProcessLedger.ts"
 import * as OutputRetention from "../OutputRetention.ts"
 import { type Policy, restored } from "../ProcessOptions.ts"
@@ -17,9 +20,9 @@ import { type Core, exited, isolated, nameOfOutput } from "./Core.ts"
 import { OwnedProcess } from "./OwnedProcess.ts"
 
 export interface Adopting {
-  /** The process that a row tells of, with nothing done to it. */
+  /** The process that a row tells of, with nothing done to it: actions wait until it is resumed. */
   readonly adopt: (row: LedgerRow) => OwnedProcess
-  /** Finds its tree, and ends it unless it is one that outlives its runtimes. Returns before the end. */
+  /** Finds its tree again, and watches over it. Bounded; never fails: where the driver does not answer, it is for review. */
   readonly resume: (process: OwnedProcess, row: LedgerRow) => Effect.Effect<void>
   /** Removes what an output of this name has left in the store. Bounded; never fails. */
   readonly removeBlobs: (name: string) => Effect.Effect<void>
@@ -139,9 +142,27 @@ export const make = (core: Core, options: Options): Adopting => {
       Deferred.doneUnsafe(process.exited, Effect.succeed(Lifecycle.exitOf(process.state)))
       Deferred.doneUnsafe(process.ended, Effect.void)
     }
-    if (!isSettled(row.status)) options.live.add(process)
+    if (!isSettled(row.status)) {
+      options.live.add(process)
+      // Whoever asks for its end before it is resumed is answered after.
+      process.working = true
+    }
     return process
   }
+
+  /** `null`: the driver did not answer. */
+  const attach = (process: OwnedProcess, identity: Identity): Effect.Effect<Child | null> =>
+    within(() =>
+      driver.attach({
+        identity,
+        detached: process.detached ? process.id : null,
+        stdout: process.stdout.sink,
+        stderr: process.stderr === null ? "merged" : process.stderr.sink,
+        onExit: (exit, by) => core.dispatch(process, exited(exit, by))
+      }), settings.portWindowMillis).pipe(
+        Effect.map(Option.getOrNull),
+        Effect.catchCause(() => Effect.as(Effect.logWarning("a driver could not attach to a process"), null))
+      )
 
   const resume = (process: OwnedProcess, row: LedgerRow): Effect.Effect<void> =>
     Effect.gen(function*() {
@@ -149,14 +170,9 @@ export const make = (core: Core, options: Options): Adopting => {
       if (process.state._tag === "Settled") return
       process.cleaned = Effect.asVoid(Fiber.await(core.fork(removeUnfinished(row))))
       if (identity === null || driver.self === null) return core.dispatch(process, { _tag: "Untraceable" })
-      process.child = yield* driver.attach({
-        identity,
-        detached: process.detached ? process.id : null,
-        stdout: process.stdout.sink,
-        stderr: process.stderr === null ? "merged" : process.stderr.sink,
-        onExit: (exit, by) => core.dispatch(process, exited(exit, by))
-      })
-      const { child } = process
+      const child = yield* attach(process, identity)
+      if (child === null) return core.dispatch(process, { _tag: "Untraceable" })
+      process.child = child
       process.stdout.onResume(() => child.resume("stdout"))
       process.stderr?.onResume(() => child.resume("stderr"))
       options.watch(process)

@@ -7,9 +7,9 @@ import * as Effect from "effect/Effect"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
 import * as Status from "../../domain/Status.ts"
 import type { Changes } from "../../ports/ProcessLedger.ts"
-import type { Notice } from "../JobNotice.ts"
+import type { JobNotice, Notice } from "../JobNotice.ts"
 import type { ProcessHost } from "../ProcessHost.ts"
-import type { Job, Owner, Owners } from "./Owners.ts"
+import { byCreation, type Job, type Owner, type Owners } from "./Owners.ts"
 import type { Rows } from "./Rows.ts"
 
 export interface Notices {
@@ -40,6 +40,17 @@ export interface Notices {
   readonly close: () => void
 }
 
+/** A job whose notices, up to the one of this status, are being taken. */
+interface Claimed {
+  readonly job: Job
+  readonly status: Status.Status
+}
+
+interface Handed {
+  readonly jobs: ReadonlyArray<Claimed>
+  readonly notices: ReadonlyArray<Notice>
+}
+
 export const make = (
   host: Pick<ProcessHost, "forget" | "fork" | "settings" | "timers">,
   owners: Owners,
@@ -51,7 +62,7 @@ export const make = (
   const durationOf = ({ adopted, endedAt, startedAt, startedMono }: Job["process"]): number =>
     adopted && endedAt !== null ? Math.max(0, endedAt - startedAt) : timers.now() - startedMono
 
-  const noticeOf = (owner: Owner, { offered, process }: Job, tail: string | undefined): Notice => {
+  const noticeOf = (owner: Owner, { offered, process }: Job, tail: string | undefined): JobNotice => {
     const status = Lifecycle.statusOf(process.state)
     const exit = Lifecycle.exitOf(process.state)
     return {
@@ -86,9 +97,13 @@ export const make = (
 
   const evict: Notices["evict"] = (owner) =>
     Effect.suspend(() => {
-      const finished = [...owner.jobs.values()].filter((job) => job.concluded && job.row.missed === null)
+      const finished = [...owner.jobs.values()].filter((job) => job.concluded && job.row.missed === null).toSorted(
+        byCreation
+      )
       const excess = settings.maxFinishedPerOwner === 0 ? 0 : finished.length - settings.maxFinishedPerOwner
-      const going = excess <= 0 ? [] : finished.filter((job) => !job.noticed && !job.offering).slice(0, excess)
+      const going = excess <= 0
+        ? []
+        : finished.filter((job) => job.noticed === null && job.offering === 0).slice(0, excess)
       return Effect.forEach(going, (job) => drop(owner, job), { discard: true })
     })
 
@@ -116,36 +131,46 @@ export const make = (
       return Effect.forEach([...retired].filter(isOver).slice(0, excess), dropRetired, { discard: true })
     })
 
-  /** Writes to the rows of all that have a notice waiting, and answers with them. A summary tells of those it stands for. */
+  /**
+   * Writes to the rows of all that have a notice waiting, and answers with them. A summary tells of those it stands for. A
+   * job that settles meanwhile has a second notice, which is not among these.
+   */
   const claim = (
     owner: Owner,
     changes: (status: Status.Status) => Omit<Changes, "status">
-  ): Effect.Effect<ReadonlyArray<Job>> =>
+  ): Effect.Effect<ReadonlyArray<Claimed>> =>
     Effect.suspend(() => {
-      const jobs = [...owner.jobs.values()].filter((job) => job.noticed)
+      const claimed = [...owner.jobs.values()].flatMap((job): ReadonlyArray<Claimed> =>
+        job.noticed === null ? [] : [{ job, status: job.noticed }]
+      )
       return Effect.as(
-        Effect.forEach(jobs, (job) => rows.note(job, changes(Lifecycle.statusOf(job.process.state))), {
+        Effect.forEach(claimed, ({ job, status }) => rows.note(job, changes(status)), {
           concurrency: "unbounded",
           discard: true
         }),
-        jobs
+        claimed
       )
     })
 
   /** In one step, so that two who ask get each notice once, and who is interrupted before has taken none. */
-  const hand = (owner: Owner, claimed: ReadonlyArray<Job>): ReadonlyArray<Notice> => {
-    const jobs = new Set(claimed.filter((job) => job.noticed).map((job) => job.process.id))
-    const taken = owner.notices.take((id) => jobs.has(id) || !owner.jobs.has(id))
-    for (const job of claimed) job.noticed = false
+  const hand = (owner: Owner, claimed: ReadonlyArray<Claimed>): Handed => {
+    const jobs = claimed.filter(({ job }) => job.noticed !== null)
+    const statuses = new Map(jobs.map(({ job, status }) => [job.process.id, status]))
+    const taken = owner.notices.take(({ id, status }) => {
+      const upTo = statuses.get(id)
+      return upTo === undefined ? !owner.jobs.has(id) : status === upTo || Status.isSettled(upTo)
+    })
+    for (const { job, status } of jobs) if (job.noticed === status) job.noticed = null
     // What another runtime has taken over, it tells of.
     const told = taken.filter((notice) => notice._tag === "Summary" || owner.jobs.get(notice.id)?.row.lost !== true)
     if (taken.length > 0) host.fork(evict(owner))
-    return told
+    return { jobs, notices: told }
   }
 
   const drain = (owner: Owner): Effect.Effect<ReadonlyArray<Notice>> =>
-    Effect.map(claim(owner, (status) => ({ offered: status, told: status })), (jobs) => {
-      const notices = hand(owner, jobs)
+    Effect.map(claim(owner, (status) => ({ offered: status, told: status })), (claimed) => {
+      const { jobs, notices } = hand(owner, claimed)
+      for (const { job, status } of jobs) job.told = status
       owners.tidy(owner)
       return notices
     })
@@ -172,37 +197,41 @@ export const make = (
     })
 
   /** Waits for a notice, and marks those that are there as offered. */
-  const offer = (name: string): Effect.Effect<readonly [Owner, ReadonlyArray<Job>]> =>
+  const offer = (name: string): Effect.Effect<readonly [Owner, ReadonlyArray<Claimed>]> =>
     Effect.suspend(() => {
       const owner = owners.of(name)
       if (owner.notices.size === 0 && !closed) return Effect.flatMap(anyNotice(owner), () => offer(name))
       return Effect.map(claim(owner, (status) => ({ offered: status })), (jobs) => [owner, jobs] as const)
     })
 
+  /** Who has read of the end before whoever reads of what came before it has told of both. */
+  const told = ({ job, status }: Claimed): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      if (job.told !== null && Status.isSettled(job.told)) return Effect.void
+      job.told = status
+      return Effect.asVoid(rows.note(job, { told: status }))
+    })
+
   const consume: Notices["consume"] = (name, use) =>
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function*() {
-        let notices: ReadonlyArray<Notice> = []
-        let jobs: ReadonlyArray<Job> = []
-        while (notices.length === 0) {
+        let handed: Handed = { jobs: [], notices: [] }
+        while (handed.notices.length === 0) {
           const [owner, claimed] = yield* restore(offer(name))
-          jobs = claimed.filter((job) => job.noticed)
-          notices = hand(owner, claimed)
+          handed = hand(owner, claimed)
           if (closed) break
         }
-        for (const job of jobs) job.offering = true
+        const { jobs, notices } = handed
+        for (const { job } of jobs) job.offering++
         const exit = yield* Effect.exit(restore(use(notices)))
-        for (const job of jobs) job.offering = false
+        for (const { job } of jobs) job.offering--
         const owner = owners.of(name)
         if (exit._tag === "Success") {
-          yield* Effect.forEach(jobs, (job) => rows.note(job, { told: Lifecycle.statusOf(job.process.state) }), {
-            concurrency: "unbounded",
-            discard: true
-          })
+          yield* Effect.forEach(jobs, told, { concurrency: "unbounded", discard: true })
           host.fork(evict(owner))
         } else {
-          for (const job of jobs) {
-            job.noticed = true
+          for (const { job, status } of jobs) {
+            job.noticed ??= status
             job.offered = true
           }
           owner.notices.putBack(notices)
@@ -215,8 +244,9 @@ export const make = (
 
   return {
     add: (owner, job, tail) => {
-      job.noticed = true
-      owner.notices.add(noticeOf(owner, job, tail))
+      const notice = noticeOf(owner, job, tail)
+      job.noticed = notice.status
+      owner.notices.add(notice)
       wake(owner)
     },
     take: (name) =>

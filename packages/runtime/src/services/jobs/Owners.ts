@@ -2,6 +2,7 @@
  * Who has which jobs. An owner is known while there is something of it: a job, a notice, or somebody who listens.
  */
 import * as Effect from "effect/Effect"
+import type { Status } from "../../domain/Status.ts"
 import type { EventRing } from "../../internal/EventRing.ts"
 import type { Lifetime } from "../../ports/ProcessLedger.ts"
 import type { OwnedProcess } from "../host/OwnedProcess.ts"
@@ -21,10 +22,12 @@ export class Job {
   unresolved = false
   /** It is settled, and everybody who had to be told has been. */
   concluded = false
-  /** A notice of it is waiting to be taken. */
-  noticed = false
-  /** Its notice is with somebody who has not said yet that it was seen. */
-  offering = false
+  /** The status of its last notice, when that is waiting to be taken. */
+  noticed: Status | null = null
+  /** The last status whose notice was taken in this life. */
+  told: Status | null = null
+  /** So many have a notice of it and have not said yet that it was seen. */
+  offering = 0
   /** Its notice was handed out before, in this life or an earlier one, and nobody has said that it was seen. */
   offered = false
   reportedBytes = 0
@@ -40,9 +43,15 @@ export class Job {
   }
 }
 
+/** Creation order. */
+export const byCreation = (self: Job, that: Job): number => {
+  if (self.process.id === that.process.id) return 0
+  return self.process.id < that.process.id ? -1 : 1
+}
+
 export class Owner {
   readonly name: string
-  /** In creation order. */
+  /** In the order they came: those of earlier lives may come late. */
   readonly jobs = new Map<string, Job>()
   readonly notices: NoticeQueue
   readonly subscribers = new Set<EventRing<Event>>()

@@ -12,10 +12,13 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
+import type { Identity } from "../../domain/Identity.ts"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
 import type { WorkspaceRow } from "../../domain/ShutdownPlan.ts"
 import { type Cause, isSettled } from "../../domain/Status.ts"
+import type { Timer } from "../../internal/TimerHeap.ts"
 import { within } from "../../internal/Within.ts"
+import type { Vitality } from "../../ports/ProcessDriver.ts"
 import type { LedgerRow, ProcessLedger } from "../../ports/ProcessLedger.ts"
 import type { Hooks, ProcessHost } from "../ProcessHost.ts"
 import type { Entry, Outcome, Report } from "../Recovery.ts"
@@ -51,6 +54,7 @@ export interface Options {
 
 /** A row that another runtime holds: unchanged since when, in monotonic milliseconds. */
 interface Watched {
+  readonly renewed: boolean
   readonly fence: number
   readonly leaseUntil: number
   readonly since: number
@@ -61,11 +65,16 @@ interface Held extends Pick<LedgerRow, "id" | "holder" | "fence" | "leaseUntil">
   readonly renewed: boolean
 }
 
-/** A row that is this runtime's now, or not. */
+/**
+ * A row that is this runtime's now, or not. `detail`: why not, where no other runtime is known to have it. `tell`: tells of
+ * its end, which nobody has been told of.
+ */
 interface Found {
   readonly row: LedgerRow
   readonly owner: Owner | null
   readonly job: Job | null
+  readonly detail: string | null
+  readonly tell: (() => void) | null
 }
 
 interface Read {
@@ -81,34 +90,51 @@ export const make = (options: Options): Reconciling => {
   const watched = new Map<string, Watched>()
   /** Those of `watched` that this pass has come across. */
   const met = new Set<string>()
+  /** Rows that this runtime has tried to claim, and of which it does not know whether it did, or could not take in. */
+  const doubtful = new Set<string>()
+  let next: Timer | null = null
+  /** The next pass has to read all rows, and not only those that may still be held by somebody who lives. */
+  let all = true
+  /** The last pass has taken rows over, and has not read all. */
+  let isHalfDone = false
   const first = Deferred.makeUnsafe<Report>()
   const listed = Deferred.makeUnsafe<void>()
   let running: Deferred.Deferred<Report> | null = null
 
   /** One row that cannot be read is no reason to forget the others. `null`: the ledger did not answer. */
   const readRows: Effect.Effect<Read | null> = Effect.gen(function*() {
-    const all = yield* Effect.exit(within(() => ledger.rows(), settings.portWindowMillis))
-    if (Exit.isSuccess(all)) return Option.isSome(all.value) ? { rows: all.value.value, unreadable: false } : null
-    const rest = yield* Effect.exit(within(() => ledger.rows({ unreadable: "skip" }), settings.portWindowMillis))
+    const filter = all ? {} : { settled: false }
+    const whole = yield* Effect.exit(within(() => ledger.rows(filter), settings.portWindowMillis))
+    if (Exit.isSuccess(whole)) return Option.isSome(whole.value) ? { rows: whole.value.value, unreadable: false } : null
+    const skipping = () => ledger.rows({ ...filter, unreadable: "skip" })
+    const rest = yield* Effect.exit(within(skipping, settings.portWindowMillis))
     return Exit.isSuccess(rest) && Option.isSome(rest.value) ? { rows: rest.value.value, unreadable: true } : null
   })
 
-  const isOwn = (row: LedgerRow): boolean =>
-    owners.known(row.owner)?.jobs.has(row.id) === true ||
-    (row.holder !== null && row.holder.marker === host.self?.marker)
+  const isHeldHere = (row: LedgerRow): boolean => row.holder !== null && row.holder.marker === host.self?.marker
+
+  const isKnown = (row: LedgerRow): boolean => owners.known(row.owner)?.jobs.has(row.id) === true
+
+  const isOwn = (row: LedgerRow): boolean => isKnown(row) || (isHeldHere(row) && !doubtful.has(row.id))
+
+  const vitalityOf = (holder: Identity): Effect.Effect<Vitality> =>
+    within(() => host.probe(holder), settings.portWindowMillis).pipe(
+      Effect.map(Option.getOrElse((): Vitality => "unknown")),
+      Effect.catchCause(() => Effect.succeed<Vitality>("unknown"))
+    )
 
   /** For how long this runtime has seen the lease unchanged. */
   const watchedMillis = (row: Held): number => {
     met.add(row.id)
     const before = watched.get(row.id)
     if (before?.fence === row.fence && before.leaseUntil === row.leaseUntil) return timers.now() - before.since
-    watched.set(row.id, { fence: row.fence, leaseUntil: row.leaseUntil, since: timers.now() })
+    watched.set(row.id, { renewed: row.renewed, fence: row.fence, leaseUntil: row.leaseUntil, since: timers.now() })
     return 0
   }
 
   const isVoid = (row: Held): Effect.Effect<boolean> =>
     Effect.gen(function*() {
-      const vitality = row.holder === null ? "unknown" : yield* host.probe(row.holder)
+      const vitality = row.holder === null ? "unknown" : yield* vitalityOf(row.holder)
       if (vitality === "gone") return true
       if (vitality === "unknown" && row.leaseUntil <= clock.currentTimeMillisUnsafe()) return true
       // What is settled is renewed by nobody, and stays its holder's as long as that may live.
@@ -116,15 +142,41 @@ export const make = (options: Options): Reconciling => {
       return watchedMillis(row) >= settings.leaseMillis && row.renewed
     })
 
-  const take = (row: LedgerRow): Effect.Effect<Found> =>
-    Effect.gen(function*() {
-      const other: Found = { row, owner: null, job: null }
-      if (host.draining() || !(yield* isVoid({ ...row, renewed: !isSettled(row.status) }))) return other
+  const take = (row: LedgerRow): Effect.Effect<Found> => {
+    const other = (detail: string | null = null): Found => ({ row, owner: null, job: null, detail, tell: null })
+    return Effect.gen(function*() {
+      if (host.draining()) return other("the runtime is closing")
+      if (!isHeldHere(row) && !(yield* isVoid({ ...row, renewed: !isSettled(row.status) }))) {
+        doubtful.delete(row.id)
+        return other()
+      }
+      const before = doubtful.has(row.id)
+      doubtful.add(row.id)
       const claimed = yield* rows.claim(row)
-      if (claimed === null) return other
+      if (claimed === undefined) return other("the ledger did not answer the claim")
+      if (claimed === null) {
+        // It may have been an earlier call of our own that was faster.
+        if (!before) doubtful.delete(row.id)
+        return other()
+      }
+      // The barrier ends what is there when it begins, and would know nothing of this one.
+      if (host.draining()) {
+        yield* rows.waive(claimed)
+        return other("the runtime is closing")
+      }
+      const found = yield* adopt(claimed)
+      doubtful.delete(row.id)
       watched.delete(row.id)
-      return yield* adopt(claimed)
-    })
+      return found
+    }).pipe(
+      Effect.catchCause(() =>
+        Effect.as(
+          Effect.logWarning("a row of an earlier life could not be taken in"),
+          other("it could not be taken in")
+        )
+      )
+    )
+  }
 
   const adopt = (row: LedgerRow): Effect.Effect<Found> =>
     Effect.gen(function*() {
@@ -138,17 +190,27 @@ export const make = (options: Options): Reconciling => {
       if (job.concluded && process.receipt?.cause._tag === "StartFailed") {
         // Nobody was told of it but whoever had asked for it.
         yield* rows.keepFailed(job)
-        return { row, owner: null, job: null }
+        return { row, owner: null, job: null, detail: null, tell: null }
       }
       const owner = owners.of(row.owner)
       owner.jobs.set(row.id, job)
       process.hooks = options.hooksOf(owner, job)
-      if (row.status !== "running" && row.told !== row.status) {
-        notices.add(owner, job, yield* process.stdout.readTail(settings.noticeTailBytes))
-      }
+      const tell = row.status === "running" || row.told === row.status ? null : yield* teller(owner, job)
+      // It may settle as soon as it is resumed, and is told of that after this.
+      if (!job.concluded) tell?.()
       yield* host.resume(process, row)
       if (!job.concluded) events.adopted(owner, job)
-      return { row, owner, job }
+      return { row, owner, job, detail: null, tell: job.concluded ? tell : null }
+    })
+
+  /** Its record stays until it is told of. */
+  const teller = (owner: Owner, job: Job): Effect.Effect<() => void> =>
+    Effect.suspend(() => {
+      job.offering++
+      return Effect.map(job.process.stdout.readTail(settings.noticeTailBytes), (tail) => () => {
+        job.offering--
+        notices.add(owner, job, tail)
+      })
     })
 
   /** What had a deadline in its absence has met it there. */
@@ -169,9 +231,9 @@ export const make = (options: Options): Reconciling => {
       yield* Deferred.await(process.ended)
     })
 
-  const entryOf = ({ job, row }: Found): Entry => {
+  const entryOf = ({ detail, job, row }: Found): Entry => {
     const { id, owner, title } = row
-    if (job === null) return { id, owner, title, outcome: "elsewhere", status: row.status, detail: null }
+    if (job === null) return { id, owner, title, outcome: "elsewhere", status: row.status, detail }
     const { process } = job
     return {
       id,
@@ -213,7 +275,9 @@ export const make = (options: Options): Reconciling => {
     }
     const newest = read.rows.reduce((latest, { id }) => id > latest ? id : latest, "")
     host.continueAfter(newest)
+    forgetGone(read.rows)
     const found = yield* Effect.forEach(read.rows.filter((row) => !isOwn(row)), take, { concurrency })
+    for (const { tell } of found.toSorted(byEnd)) tell?.()
     for (const owner of new Set(found.flatMap(({ owner }) => owner === null ? [] : [owner]))) {
       host.fork(notices.evict(owner))
     }
@@ -225,7 +289,12 @@ export const make = (options: Options): Reconciling => {
     })
     const entries = open.map(entryOf)
     const workspaces = yield* finishWorkspaces
-    armWatch()
+    for (const id of watched.keys()) if (!met.has(id)) watched.delete(id)
+    met.clear()
+    // Of whoever is gone all rows are to be taken over; while nobody goes, the many that are settled are not read again.
+    const isSomebodyGone = found.some(({ job }) => job !== null)
+    isHalfDone = isSomebodyGone && !all
+    all = isHalfDone || doubtful.size > 0 || [...watched.values()].some(({ renewed }) => !renewed)
     return report({
       entries,
       known: found.length - open.length,
@@ -234,18 +303,29 @@ export const make = (options: Options): Reconciling => {
     })
   })
 
-  /** While others hold rows, somebody has to notice when they do no longer. */
-  const armWatch = (): void => {
-    for (const id of watched.keys()) if (!met.has(id)) watched.delete(id)
-    met.clear()
-    if (watched.size === 0 || host.draining()) return
-    timers.after(settings.leaseMillis / 3, () => {
-      if (!host.draining()) host.fork(reconcile)
+  /** Of what is gone, or was taken in, there is no doubt. */
+  const forgetGone = (rows: ReadonlyArray<LedgerRow>): void => {
+    if (doubtful.size === 0) return
+    const ids = new Set(rows.filter((row) => !isKnown(row)).map(({ id }) => id))
+    for (const id of doubtful) if (!ids.has(id)) doubtful.delete(id)
+  }
+
+  /** While others hold rows, somebody has to notice when they do no longer; and what failed is tried again. */
+  const armNext = (failed: boolean): void => {
+    next?.cancel()
+    next = null
+    const isOver = !failed && !isHalfDone && watched.size === 0 && doubtful.size === 0
+    if (isOver || host.draining()) return
+    next = timers.after(settings.leaseMillis / 3, () => {
+      next = null
+      host.fork(again)
     })
   }
 
-  const reconcile: Effect.Effect<Report> = Effect.suspend(() => {
+  const again: Effect.Effect<Report> = Effect.suspend(() => {
     if (running !== null) return Deferred.await(running)
+    // No fiber of the runtime would go on with it.
+    if (host.draining()) return Effect.succeed({ ...nothing, failed: true })
     const answer = Deferred.makeUnsafe<Report>()
     running = answer
     host.fork(
@@ -253,12 +333,19 @@ export const make = (options: Options): Reconciling => {
         Effect.sync(() => {
           running = null
           const report = Exit.isSuccess(exit) ? exit.value : { ...nothing, failed: true }
+          if (report.failed) all = true
+          armNext(report.failed)
           Deferred.doneUnsafe(listed, Effect.void)
           Deferred.doneUnsafe(answer, Effect.succeed(report))
           Deferred.doneUnsafe(first, Effect.succeed(report))
         }))
     )
     return Deferred.await(answer)
+  })
+
+  const reconcile: Effect.Effect<Report> = Effect.suspend(() => {
+    if (running === null) all = true
+    return again
   })
 
   return {
@@ -272,6 +359,8 @@ export const make = (options: Options): Reconciling => {
     finishWorkspaces: Effect.suspend(() => running === null ? finishWorkspaces : Effect.succeed([]))
   }
 }
+
+const byEnd = (self: Found, that: Found): number => (self.row.endedAt ?? 0) - (that.row.endedAt ?? 0)
 
 const nothing: Report = { entries: [], known: 0, workspaces: [], unreadable: false, failed: false, durationMillis: 0 }
 

@@ -36,6 +36,8 @@ export class Row {
   readonly lock = Semaphore.makeUnsafe(1)
   /** What it says; `null` before it is written. */
   written: Status.Status | null = null
+  /** The ledger did not answer when it was to be written: it may be there or not. */
+  doubtful = false
   /** What it does not say yet. */
   missed: Changes | null = null
   /** The last write failed. */
@@ -59,7 +61,10 @@ export class Row {
 export type Outcome = "written" | "missed" | "lost"
 
 export interface Rows {
-  /** Writes the first row. `false`: it could not be, or its id is taken. */
+  /**
+   * Writes the first row. `false`: it could not be, its id is taken, or the ledger did not answer; then what the row says is
+   * put right when it does again.
+   */
   readonly insert: (owner: string, job: Job) => Effect.Effect<boolean>
   /** Makes the row say this, and the job's status. Bounded; never fails. */
   readonly move: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<Outcome>
@@ -70,8 +75,13 @@ export interface Rows {
   readonly note: (job: Job, changes: Omit<Changes, "status">) => Effect.Effect<Outcome>
   /** Whether the job is still this runtime's, as far as that can be found out. Bounded; never fails. */
   readonly holds: (job: Job) => Effect.Effect<boolean>
-  /** Takes over a row whose lease is void. `null`: somebody else was first, or the ledger failed. */
-  readonly claim: (row: LedgerRow) => Effect.Effect<LedgerRow | null>
+  /**
+   * Takes over a row whose lease is void. `null`: somebody else was first. `undefined`: the ledger did not say, so that the
+   * row may be this runtime's by now.
+   */
+  readonly claim: (row: LedgerRow) => Effect.Effect<LedgerRow | null | undefined>
+  /** Gives up a row that was claimed and is not wanted. Bounded; never fails. */
+  readonly waive: (row: LedgerRow) => Effect.Effect<void>
   /** Holds a row that was claimed, as that of a job. */
   readonly adopt: (job: Job, row: LedgerRow) => void
   /** Gives a row up, so that the next runtime need not wait for its lease. */
@@ -86,7 +96,7 @@ export interface Rows {
 
 /** Whether the row says of the job what is true of it. */
 export const isRecorded = ({ process, row }: Job): boolean =>
-  !row.lost && row.missed === null && row.written === Lifecycle.statusOf(process.state)
+  !row.lost && !row.doubtful && row.missed === null && row.written === Lifecycle.statusOf(process.state)
 
 /** What a row says of a job that is settled or could not be ended. */
 export const endOf = ({ process }: Job): Omit<Changes, "status"> => ({
@@ -242,10 +252,11 @@ export const make = (
     Effect.suspend(() => {
       const { row } = job
       if (row.lost) return Effect.succeed(false)
-      if (row.written === null || row.released || Status.isSettled(row.written) || isCertain(job)) {
+      if (row.written === null || Status.isSettled(row.written) || (!row.released && isCertain(job))) {
         return Effect.succeed(true)
       }
-      return Effect.map(renew([job]), () => !row.lost)
+      // What was given up is not taken back by looking after it.
+      return Effect.map(row.released ? checkHolder(job) : renew([job]), () => !row.lost)
     })
 
   const catchUp = Effect.suspend(() => {
@@ -277,6 +288,9 @@ export const make = (
       const { missed, written } = row
       if (row.lost) return Effect.succeed("lost")
       if (missed === null || written === null) return Effect.succeed("written")
+      if (row.doubtful) {
+        return Effect.flatMap(resolve(job), (isKnown) => isKnown ? writeNow(job) : Effect.succeed("missed"))
+      }
       const call = () => ledger.transition(job.process.id, { fence: row.fence, status: written }, missed)
       return Effect.flatMap(Effect.exit(within(call, settings.portWindowMillis)), (exit) => {
         if (exit._tag === "Failure" || Option.isNone(exit.value)) {
@@ -285,6 +299,20 @@ export const make = (
         }
         return exit.value.value ? wrote(job, missed) : refused(job, missed)
       })
+    })
+
+  /** Whether it is known by now if the row was written. One of another job, with the same id, is not this one's. */
+  const resolve = (job: Job): Effect.Effect<boolean> =>
+    Effect.map(read(job), (found) => {
+      if (found === undefined) return false
+      const { process, row } = job
+      row.doubtful = false
+      if (found?.identity?.marker === process.marker) return true
+      row.written = null
+      row.missed = null
+      letGo(job)
+      job.process.workspace?.leave(job.process)
+      return true
     })
 
   const wrote = (job: Job, said: Changes): Effect.Effect<Outcome> => {
@@ -305,8 +333,14 @@ export const make = (
   const refused = (job: Job, said: Changes): Effect.Effect<Outcome> =>
     Effect.flatMap(read(job), (row): Effect.Effect<Outcome> => {
       if (row === undefined) return Effect.succeed("missed")
-      // Nobody else holds it, and it cannot say more than it does: there is nothing to be tried again.
-      if (row === null || row.fence === job.row.fence) return wrote(job, said)
+      if (row === null) return wrote(job, said)
+      if (row.fence === job.row.fence) {
+        // It cannot say more than it does: there is nothing to be tried again.
+        if (row.status === job.row.written) return wrote(job, said)
+        // An earlier call has moved it, whose answer did not come. What was asked for since is still to be written.
+        job.row.written = row.status
+        return writeNow(job)
+      }
       lose(job)
       return Effect.as(Effect.logWarning("a job's row was taken over by another runtime"), "lost")
     })
@@ -328,6 +362,8 @@ export const make = (
       if (row.written === null) return Effect.succeed<Outcome>("missed")
       row.missed = { ...row.missed, ...changes, status: Lifecycle.statusOf(job.process.state) }
       hold(job)
+      // Nothing was started, and whoever waits for the answer has waited for the ledger once.
+      if (row.doubtful) return Effect.succeed<Outcome>("missed")
       // One call may be out already, which is waited for first.
       return Effect.map(
         within(() => write(job), settings.portWindowMillis * 2),
@@ -352,13 +388,14 @@ export const make = (
         const certain = certainty()
         return within(() => ledger.insert(rowOf(owner, job)), settings.portWindowMillis).pipe(
           Effect.map((answer) => {
-            const inserted = Option.getOrElse(answer, () => false)
-            if (inserted) {
+            const isThere = Option.getOrElse(answer, () => self !== null)
+            job.row.doubtful = isThere && Option.isNone(answer)
+            if (isThere) {
               job.row.written = "running"
               secure(job, certain)
               hold(job)
             }
-            return inserted
+            return isThere && !job.row.doubtful
           }),
           Effect.catchCause(() => Effect.as(Effect.logWarning("a job's row could not be written"), false))
         )
@@ -372,10 +409,22 @@ export const make = (
         const call = () =>
           ledger.transition(row.id, { fence: row.fence, status: row.status }, { ...claimed, status: row.status })
         return within(call, settings.portWindowMillis).pipe(
-          Effect.map((answer) => Option.getOrElse(answer, () => false) ? { ...row, ...claimed } : null),
-          Effect.catchCause(() => Effect.as(Effect.logWarning("a row could not be claimed"), null))
+          Effect.map(Option.match({
+            onNone: () => undefined,
+            onSome: (isOurs) => isOurs ? { ...row, ...claimed } : null
+          })),
+          Effect.catchCause(() => Effect.as(Effect.logWarning("a row could not be claimed"), undefined))
         )
       }),
+    waive: (row) => {
+      const call = () =>
+        ledger.transition(row.id, { fence: row.fence, status: row.status }, {
+          status: row.status,
+          holder: null,
+          leaseUntil: clock.currentTimeMillisUnsafe()
+        })
+      return Effect.ignoreCause(within(call, settings.portWindowMillis))
+    },
     adopt: (job, row) => {
       job.row.written = row.status
       job.row.fence = row.fence
@@ -388,7 +437,8 @@ export const make = (
     release: (job) =>
       Effect.suspend(() => {
         job.row.released = true
-        return Effect.asVoid(note(job, { holder: null, leaseUntil: clock.currentTimeMillisUnsafe() }))
+        // There is no later time at which what it has missed could be tried again.
+        return Effect.asVoid(move(job, { holder: null, leaseUntil: clock.currentTimeMillisUnsafe() }))
       }),
     remove,
     abandon: (job) =>

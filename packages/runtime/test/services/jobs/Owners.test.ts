@@ -22,6 +22,7 @@ const setup = () => {
     note: () => Effect.succeed("written" as const),
     holds: () => Effect.succeed(true),
     claim: () => Effect.succeed(null),
+    waive: () => Effect.void,
     adopt: () => undefined,
     release: () => Effect.void,
     remove: () => Effect.void,
