@@ -20,7 +20,14 @@ const lowShare = 1 / 4
 /** The directories there are. An application that ends without closing its drivers leaves none of them behind. */
 const directories = new Set<string>()
 
-const remove = (directory: string): void => fs.rmSync(directory, { recursive: true, force: true })
+/** Best effort: one that cannot be removed is left behind, and holds up nobody. */
+export const remove = (directory: string): void => {
+  try {
+    fs.rmSync(directory, { recursive: true, force: true })
+  } catch {
+    // Such as on a disk that was mounted read-only after an error.
+  }
+}
 const removeAll = (): void => directories.forEach(remove)
 
 const makeDirectory = (): string => {
