@@ -12,7 +12,8 @@ export type MakeFifos = (names: ReadonlyArray<string>, done: (made: boolean, cod
 
 /** Makes them by a program that takes what `mkfifo` takes. */
 export const mkfifo = (program = "mkfifo"): MakeFifos => (names, done) => {
-  const child = spawn(program, ["-m", "600", ...names], { stdio: "ignore" })
+  // In a session of its own: Ctrl-C means the application, which may go on.
+  const child = spawn(program, ["-m", "600", ...names], { stdio: "ignore", detached: true })
   let settled = false
   const once = (made: boolean, code: string | null): void => {
     if (settled) return
