@@ -126,7 +126,7 @@ export const open = (
     const id = ++ids
     asked.set(id, { question, answer })
     if (question._tag === "MakeFifos") {
-      for (const directory of new Set(question.names.map(path.dirname))) {
+      for (const directory of new Set(question.names.map((name) => path.dirname(name)))) {
         directories.add(directory)
         coming?.send({ _tag: "Remove", directory })
       }
