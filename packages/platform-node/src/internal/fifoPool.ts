@@ -6,8 +6,8 @@
  * used once and unlinked at once, so that what survives of one job can never write into the next one's.
  */
 import * as fs from "node:fs"
-import * as os from "node:os"
 import * as path from "node:path"
+import * as FifoDirectory from "./fifoDirectory.ts"
 import { type MakeFifos, mkfifo } from "./mkfifo.ts"
 
 /** The first batch is small, since most programs start few children; `mkfifo` takes some 40 us a name. */
@@ -16,31 +16,6 @@ const batch = 240
 
 /** When this share of a batch is left, the next one is made: so that a start seldom waits for it. */
 const lowShare = 1 / 4
-
-/** The directories there are. An application that ends without closing its drivers leaves none of them behind. */
-const directories = new Set<string>()
-
-/** Best effort: one that cannot be removed is left behind, and holds up nobody. */
-export const remove = (directory: string): void => {
-  try {
-    fs.rmSync(directory, { recursive: true, force: true })
-  } catch {
-    // Such as on a disk that was mounted read-only after an error.
-  }
-}
-const removeAll = (): void => directories.forEach(remove)
-
-const makeDirectory = (): string => {
-  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "procyon-"))
-  if (directories.size === 0) process.on("exit", removeAll)
-  directories.add(directory)
-  return directory
-}
-
-const removeDirectory = (directory: string): void => {
-  remove(directory)
-  if (directories.delete(directory) && directories.size === 0) process.off("exit", removeAll)
-}
 
 export interface FifoPool {
   /**
@@ -63,7 +38,7 @@ export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
   let waiting: Array<(made: boolean) => void> | null = null
 
   const forget = (): void => {
-    if (directory !== null) removeDirectory(directory)
+    if (directory !== null) FifoDirectory.remove(directory)
     directory = null
     names = []
   }
@@ -77,7 +52,7 @@ export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
   }
   const produce = (): void => {
     try {
-      directory ??= makeDirectory()
+      directory ??= FifoDirectory.make()
       const within = directory
       const fresh = Array.from({ length: made === 0 ? firstBatch : batch }, () => path.join(within, String(made++)))
       makeFifos(fresh, (ok) => settle(ok ? fresh : []))

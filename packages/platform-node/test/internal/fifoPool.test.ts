@@ -1,12 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { execFileSync } from "node:child_process"
+import { type ChildProcess, execFileSync, spawn } from "node:child_process"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as FifoPool from "../../src/internal/fifoPool.ts"
 import { type MakeFifos, mkfifo } from "../../src/internal/mkfifo.ts"
+import { seenAt, until } from "../support/processes.ts"
 
 const take = (pool: FifoPool.FifoPool, count: number): Effect.Effect<ReadonlyArray<string> | null> =>
   Effect.callback((resume) => pool.take(count, (names) => resume(Effect.succeed(names))))
@@ -45,6 +46,40 @@ describe("fifoPool", () => {
     } finally {
       fs.rmSync(directory, { recursive: true })
     }
+  })
+
+  it("removes what an application has left that was killed, and nothing of one that lives", () => {
+    const directory = fs.mkdtempSync(path.join(os.tmpdir(), "procyon-test-"))
+    const env = { ...process.env, TMPDIR: directory }
+    const pool = new URL("../../src/internal/fifoPool.ts", import.meta.url)
+    const script = `import { make } from ${JSON.stringify(pool.href)}
+      make().take(1, () => process.kill(process.pid, process.argv[1]))`
+    const run = (signal: string) =>
+      spawn(process.execPath, ["--input-type=module", "-e", script, signal], { env, stdio: "ignore" })
+    const ends = (child: ChildProcess) => new Promise((resolve) => child.once("exit", resolve))
+    const left = () => fs.readdirSync(directory)
+    return Effect.runPromise(
+      Effect.gen(function*() {
+        const living = run("SIGSTOP")
+        yield* Effect.addFinalizer(() =>
+          Effect.promise(() => {
+            living.kill("SIGKILL")
+            return ends(living)
+          }).pipe(Effect.andThen(Effect.sync(() => fs.rmSync(directory, { recursive: true }))))
+        )
+        yield* until("it has stopped itself", () => seenAt(living.pid ?? 0)?.state === "T")
+        const its = left()
+        assert.lengthOf(its, 1)
+        yield* Effect.promise(() => ends(run("SIGKILL")))
+        assert.lengthOf(left(), 2)
+        // Another user's is not ours to judge, nor is one of another boot or of nobody.
+        const others = ["procyon-AbCdEf", `procyon-${"0".repeat(16)}-1-1-AbCdEf`]
+        for (const name of others) fs.mkdirSync(path.join(directory, name), { mode: 0o700 })
+        yield* Effect.promise(() => ends(run("SIGKILL")))
+        assert.includeMembers(left(), [...its, ...others])
+        assert.lengthOf(left(), 4)
+      }).pipe(Effect.scoped)
+    )
   })
 
   it.live("holds one listener for all pools, and none when they are closed", () =>
