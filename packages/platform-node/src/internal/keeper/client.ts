@@ -1,7 +1,7 @@
 /**
  * The keeper as the driver has it: always there. A keeper that is lost is replaced, is told whom the lost one kept, and
  * is asked again what that one had not answered. When none can be had, this process looks and signals itself and refuses
- * to start anything, until a later start finds that one can be had again.
+ * to start anything, until one can be had again: it tries after a while if there are children, and at a later start.
  */
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import type { Exit } from "@procyon/runtime/domain/Status"
@@ -238,6 +238,8 @@ export const open = (
     }
     peer = next ?? before ?? makeStandIn()
     standIn = next === null ? { peer, since: performance.now() } : null
+    // Nobody ends them meanwhile if this process is killed.
+    if (next === null && kept.size > 0) setTimeout(revive, steadyMillis).unref()
     if (peer !== before) {
       // A keeper has been told while it was coming.
       if (next === null) brief(peer)
@@ -248,9 +250,9 @@ export const open = (
     if (closed) leave(() => {})
   }
 
-  /** Looks for a keeper again, in the place of which this process has stood for a while. Starts wait for that. */
+  /** Looks for a keeper again, in the place of which this process stands. Starts wait for that. */
   const revive = (): void => {
-    if (closed || reviving || standIn === null || performance.now() - standIn.since < steadyMillis) return
+    if (closed || reviving || standIn === null) return
     reviving = true
     tries = 0
     reopenKeeper(install)
@@ -298,7 +300,7 @@ export const open = (
       const id = ++ids
       const waiting: Waiting = { order: { _tag: "Start", id, ...spec }, onExit, events, sent: false }
       starts.set(id, waiting)
-      revive()
+      if (standIn !== null && performance.now() - standIn.since >= steadyMillis) revive()
       forward(waiting)
       update()
       return () => {
