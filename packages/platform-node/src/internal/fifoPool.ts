@@ -25,12 +25,15 @@ export interface FifoPool {
   readonly take: (count: number, use: (names: ReadonlyArray<string> | null) => void) => void
   /** Takes unopened names back. */
   readonly give: (names: ReadonlyArray<string>) => void
-  /** Removes the directory, after the batch in the making. Nothing is made afterwards. */
+  /** Removes the directory, after the batch in the making or a bound. Nothing is made afterwards. */
   readonly close: (done: () => void) => void
 }
 
+/** How long closing waits for a batch, in milliseconds. */
+const closeMillis = 3_000
+
 /** A pool with no directory yet: it is made, readable by this user only, with the first batch. */
-export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
+export const make = (makeFifos: MakeFifos = mkfifo(), closingMillis = closeMillis): FifoPool => {
   let directory: string | null = null
   let made = 0
   let closed = false
@@ -84,10 +87,15 @@ export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
     },
     close(done) {
       closed = true
+      let finished = false
       const finish = (): void => {
+        if (finished) return
+        finished = true
+        clearTimeout(bound)
         forget()
         done()
       }
+      const bound = setTimeout(finish, closingMillis)
       if (waiting === null) finish()
       else waiting.push(finish)
     }

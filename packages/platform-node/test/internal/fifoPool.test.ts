@@ -7,6 +7,7 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import * as FifoPool from "../../src/internal/fifoPool.ts"
 import { type MakeFifos, mkfifo } from "../../src/internal/mkfifo.ts"
+import { temporaryDirectory } from "../support/directory.ts"
 import { seenAt, until } from "../support/processes.ts"
 
 const take = (pool: FifoPool.FifoPool, count: number): Effect.Effect<ReadonlyArray<string> | null> =>
@@ -109,6 +110,25 @@ describe("fifoPool", () => {
       assert.isFalse(fs.existsSync(path.dirname(name)))
       assert.strictEqual(late, null)
     }))
+
+  it.live("closes also when a batch is never made", () =>
+    Effect.gen(function*() {
+      const directories: Array<string> = []
+      const pool = FifoPool.make(([name = ""]) => directories.push(path.dirname(name)), 50)
+      pool.take(1, () => assert.fail("no batch was made"))
+      yield* Effect.callback<void>((resume) => pool.close(() => resume(Effect.void)))
+      assert.deepStrictEqual(directories.map((directory) => fs.existsSync(directory)), [false])
+    }))
+
+  it.live("ends a program that does not end by itself", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const program = path.join(yield* temporaryDirectory, "mkfifo")
+      fs.writeFileSync(program, "#!/bin/sh\nexec sleep 300\n", { mode: 0o755 })
+      const made = yield* Effect.callback<boolean>((resume) =>
+        mkfifo(program, 50)(["/no/such/name"], (ok) => resume(Effect.succeed(ok)))
+      )
+      assert.isFalse(made)
+    })))
 
   it.live("makes a new directory when somebody has removed the one it had", () =>
     withPool((pool) =>
