@@ -169,6 +169,28 @@ it.effect("a row is moved in the order of the job's life, however slow the ledge
     }
   }))))
 
+it.effect("a notice that is taken while its row is being written is recorded as taken", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(jobs.start(run("server")))
+    yield* world.advance("1 second")
+    yield* Fiber.join(starting)
+    yield* world.kill("server", 0)
+    yield* world.advance("1 second")
+    // Gives the row up, which is out when the notice is taken.
+    const closing = yield* Effect.forkChild(ShutdownBarrier.Service.use((barrier) => barrier.shutdown()))
+    yield* world.advance("50 millis")
+    const taking = yield* Effect.forkChild(jobs.notices)
+    yield* world.advance("1 second")
+    yield* Fiber.join(closing)
+    assert.deepStrictEqual(statuses(yield* Fiber.join(taking)), ["completed"])
+    const rows = yield* ProcessLedger.Service.use((rows) => rows.rows())
+    assert.deepStrictEqual(rows.map((row) => [row.told, row.holder]), [["completed", null]])
+  }).pipe(Effect.provide(onLedger({ server: child }, (memory) => ({
+    transition: (...args) => Effect.delay(memory.transition(...args), "100 millis")
+  })))))
+
 it.effect("a start that waits for its row is withdrawn as one that never was, and not as a kill that failed", () =>
   Effect.gen(function*() {
     const world = yield* World

@@ -4,6 +4,7 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Lifecycle from "../../domain/Lifecycle.ts"
 import { isSettled } from "../../domain/Status.ts"
 import * as OutputSource from "../../internal/OutputSource.ts"
@@ -146,7 +147,7 @@ export const make = (core: Core, options: Options): Adopting => {
     Effect.gen(function*() {
       const { identity } = row
       if (process.state._tag === "Settled") return
-      core.fork(removeUnfinished(row))
+      process.cleaned = Effect.asVoid(Fiber.await(core.fork(removeUnfinished(row))))
       if (identity === null || driver.self === null) return core.dispatch(process, { _tag: "Untraceable" })
       process.child = yield* driver.attach({
         identity,

@@ -119,6 +119,8 @@ export class OwnedProcess {
   /** It is settled, or reported as `kill_failed`, and everybody who had to be told has been. */
   readonly ended: Deferred.Deferred<void> = Deferred.makeUnsafe()
   retry: Deferred.Deferred<void> | null = null
+  /** Ends when what an earlier life has left of its output, and no row tells of, is removed. Bounded. */
+  cleaned: Effect.Effect<void> = Effect.void
 
   constructor(options: {
     readonly id: string

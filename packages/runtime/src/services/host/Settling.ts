@@ -102,6 +102,8 @@ export const make = (core: Core): Settling => {
       }),
     settle: (process, onSettled) =>
       Effect.gen(function*() {
+        // Of a row that is settled, nobody would ever remove it.
+        yield* process.cleaned
         if (process.child === null) yield* sealAll(process, [true, true])
         if (isDisowned(process)) yield* abandonOutput(process)
         process.stdinClosed = true

@@ -38,6 +38,8 @@ export class Row {
   written: Status.Status | null = null
   /** What it does not say yet. */
   missed: Changes | null = null
+  /** The last write failed. */
+  behind = false
   /** Nobody will ask for it any more: it goes once it says how the job ended. */
   forgotten = false
   /** It was given up, for whoever comes next. */
@@ -189,7 +191,7 @@ export const make = (
       renewal = null
       if (held.size === 0) return
       armRenewal()
-      host.fork(renew([...held].filter((job) => !job.isSettled && !job.row.released)))
+      host.fork(renew([...held].filter(isLeased)))
       host.fork(catchUp)
     })
   }
@@ -229,6 +231,9 @@ export const make = (
         Effect.catchCause(() => Effect.logWarning("leases of jobs could not be renewed"))
       )
     })
+
+  /** Also one that has ended and whose row cannot say so yet: another runtime would take it for lost. */
+  const isLeased = ({ row }: Job): boolean => row.written !== null && !Status.isSettled(row.written) && !row.released
 
   const isCertain = ({ row }: Job): boolean =>
     timers.now() < row.certainUntilMono && clock.currentTimeMillisUnsafe() < row.certainUntil
@@ -275,6 +280,7 @@ export const make = (
       const call = () => ledger.transition(job.process.id, { fence: row.fence, status: written }, missed)
       return Effect.flatMap(Effect.exit(within(call, settings.portWindowMillis)), (exit) => {
         if (exit._tag === "Failure" || Option.isNone(exit.value)) {
+          row.behind = true
           return Effect.as(Effect.logWarning("a job's row could not be moved; it is tried again"), "missed")
         }
         return exit.value.value ? wrote(job, missed) : refused(job, missed)
@@ -284,6 +290,7 @@ export const make = (
   const wrote = (job: Job, said: Changes): Effect.Effect<Outcome> => {
     const { row } = job
     row.written = said.status
+    row.behind = false
     if (row.missed === said) row.missed = null
     const isFinal = row.missed === null && Status.isSettled(said.status)
     if (isFinal) {
@@ -330,8 +337,9 @@ export const make = (
 
   const note: Rows["note"] = (job, changes) =>
     Effect.suspend(() => {
-      if (job.row.missed === null || !isCertain(job)) return move(job, changes)
-      job.row.missed = { ...job.row.missed, ...changes }
+      const { behind, missed } = job.row
+      if (missed === null || !behind || !isCertain(job)) return move(job, changes)
+      job.row.missed = { ...missed, ...changes }
       return Effect.succeed<Outcome>("missed")
     })
 
