@@ -29,8 +29,12 @@ const reservedBytes = 256
  * On a file system that never writes in place the room may be gone all the same.
  */
 export const reserve = (directory: string): void => {
-  const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW
-  fs.writeFileSync(path.join(directory, temporaryName), " ".repeat(reservedBytes), { flag: flags, mode: 0o600 })
+  const fd = fs.openSync(path.join(directory, temporaryName), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600)
+  try {
+    fs.writeFileSync(fd, " ".repeat(reservedBytes))
+  } finally {
+    fs.closeSync(fd)
+  }
 }
 
 /** Writes it under another name, and renames it once it is on the disk. Throws when it cannot. */
