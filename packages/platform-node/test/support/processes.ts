@@ -27,6 +27,22 @@ import { isLiving, living, type Seen, seenAt } from "./table.ts"
 
 export { isLiving, living, type Seen, seenAt }
 
+/** The parent's number, `null` for a process that is gone. */
+export const parentOf = (pid: number): number | null => {
+  try {
+    const line = fs.readFileSync(`/proc/${pid}/stat`, "latin1")
+    return Number(line.slice(line.lastIndexOf(")") + 2).split(" ")[1])
+  } catch {
+    return null
+  }
+}
+
+const keeperProgram = fileURLToPath(new URL("../../src/internal/keeper/procyonKeeper.ts", import.meta.url))
+
+/** The keepers that a process has, oldest number first. */
+export const keepersOf = (application: number): ReadonlyArray<Seen> =>
+  living(keeperProgram).filter(({ pid }) => parentOf(pid) === application)
+
 const patienceMillis = 15_000
 
 /** Asks again until the answer is there, and fails when it does not come. */
@@ -286,9 +302,11 @@ const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids" | "mounts" | 
   if (what === "root") return process.getuid?.() === 0 ? null : "root"
   if (what === "pids") return canWrite("/proc/sys/kernel/ns_last_pid") ? null : "a writable ns_last_pid"
   if (what === "mounts") return canMount() ? null : "the right to mount"
-  if (what === "unshare") return spawnSync("unshare", ["--mount", "true"]).status === 0 ? null : "mount namespaces"
+  if (what === "unshare") return canUnshare() ? null : "namespaces of its own"
   return has(what) ? null : what
 }
+
+const canUnshare = (): boolean => spawnSync("unshare", ["--mount", "--pid", "--fork", "true"]).status === 0
 
 const canMount = (): boolean => spawnSync("unshare", ["-m", "mount", "-t", "tmpfs", "none", "/tmp"]).status === 0
 
