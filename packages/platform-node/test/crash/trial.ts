@@ -125,7 +125,7 @@ export const run = (
         return { ...verdict, ...findings, millis: performance.now() - began }
       }),
     trial.driver,
-    (verdict) => options.keep && verdict.problems.length > 0
+    (verdict) => options.keep && verdict.reached && verdict.problems.length > 0
   )
 
 /** The points that the last life of a trial reaches. */
