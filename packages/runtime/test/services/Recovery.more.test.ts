@@ -5,7 +5,7 @@ import {
   ProcessDriver,
   ProcessLedger,
   Recovery,
-  Settings,
+  type Settings,
   ShutdownBarrier
 } from "@procyon/runtime"
 import { child, type Script, World } from "@procyon/testing"
