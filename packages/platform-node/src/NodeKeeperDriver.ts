@@ -49,7 +49,7 @@ export interface Lost {
   readonly children: number
   /**
    * `false`: no other keeper could be started. Children are looked at and signalled by this process from here on, and
-   * starts fail, until one that comes some ten seconds later finds that a keeper can be had again.
+   * starts fail, until a keeper can be had again, which is tried some ten seconds later.
    */
   readonly restarted: boolean
 }

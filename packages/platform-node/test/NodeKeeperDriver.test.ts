@@ -12,23 +12,20 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { Arena, endTree, exec, lookAt, newMarker, openDescriptors, shell, start } from "./internal/bench.ts"
-import { directory, isLiving, living, newTag, type Seen, seenAt, until } from "./support/processes.ts"
+import {
+  directory,
+  isLiving,
+  keepersOf,
+  living,
+  newTag,
+  parentOf,
+  type Seen,
+  seenAt,
+  until
+} from "./support/processes.ts"
 
 const program = fileURLToPath(new URL("programs/keeper.ts", import.meta.url))
 const sources = fileURLToPath(new URL("../src/internal/keeper/", import.meta.url))
-
-const parentOf = (pid: number): number | null => {
-  try {
-    const line = fs.readFileSync(`/proc/${pid}/stat`, "latin1")
-    return Number(line.slice(line.lastIndexOf(")") + 2).split(" ")[1])
-  } catch {
-    return null
-  }
-}
-
-/** The keepers that a process has, oldest number first. */
-const keepersOf = (application: number): ReadonlyArray<Seen> =>
-  living(path.join(sources, "procyonKeeper.ts")).filter(({ pid }) => parentOf(pid) === application)
 
 const keeperOf = (application: number): Effect.Effect<Seen> =>
   until("a keeper", () => keepersOf(application).at(-1) ?? null)
@@ -150,6 +147,25 @@ describe("NodeKeeperDriver", () => {
         yield* until("nobody is left", () => living(tag).length === 0)
         yield* until("the directory is removed", () => fs.readdirSync(temporary).length === 0)
       })))
+
+    it.live("leaves nobody alive while its keeper is being replaced", () =>
+      Effect.scoped(Effect.gen(function*() {
+        const tag = yield* newTag
+        const app = yield* application("replacing", tag)
+        yield* until("the application has killed itself", () => app.child.signalCode !== null)
+        yield* until("nobody is left", () => living(tag).length === 0)
+      })), 20_000)
+
+    it.live("leaves a child alone that it had released, however much it had said before", () =>
+      Effect.scoped(Effect.gen(function*() {
+        const tag = yield* newTag
+        const app = yield* application("releasing", tag)
+        const keeper = yield* keeperOf(app.pid)
+        const pid = yield* until("the application has killed itself", () => app.child.signalCode && app.said().trim())
+        process.kill(keeper.pid, "SIGCONT")
+        yield* until("the keeper has ended", () => !isLiving(keeper))
+        assert.deepStrictEqual(living(`300.${tag}`).map((seen) => String(seen.pid)), [pid])
+      })))
   })
 
   describe("a keeper", () => {
@@ -231,17 +247,19 @@ describe("NodeKeeperDriver", () => {
       20_000
     )
 
-    it.live("hands its children neither its channel nor its ignored signals, nor its marker", () =>
+    it.live("hands its children neither its channels nor its ignored signals, nor its marker", () =>
       withKeeper((driver, _, keeper) =>
         Effect.gen(function*() {
           const script = "grep SigIgn /proc/self/status; env | grep -c PROCYON_MARK_; exec ls -l /proc/self/fd"
           const job = yield* start(driver, shell(script), { merged: true })
           yield* job.exit
           assert.match(job.out.text, /^SigIgn:\s+0{16}\n1\n/)
-          const channel = fs.readlinkSync(`/proc/${keeper.pid}/fd/3`)
-          assert.match(channel, /^socket:/)
           assert.include(job.out.text, "0 -> ")
-          assert.notInclude(job.out.text, channel)
+          for (const fd of [3, 4]) {
+            const channel = fs.readlinkSync(`/proc/${keeper.pid}/fd/${fd}`)
+            assert.match(channel, /^socket:/)
+            assert.notInclude(job.out.text, channel)
+          }
         })
       ))
 

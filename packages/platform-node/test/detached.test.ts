@@ -14,6 +14,7 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { Arena, endTree, exec, lookAt, newMarker, openDescriptors, shell, start, until } from "./internal/bench.ts"
 import { temporaryDirectory } from "./support/directory.ts"
+import { live } from "./support/processes.ts"
 
 const isRoot = process.getuid?.() === 0
 
@@ -309,6 +310,22 @@ describe("a detached process", () => {
         }
       })
     ))
+
+  live("that has filled the disk has its exit all the same", ["root", "mounts"], () =>
+    Effect.gen(function*() {
+      const directory = yield* temporaryDirectory
+      yield* Effect.acquireRelease(
+        Effect.sync(() =>
+          assert.strictEqual(spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "none", directory]).status, 0)
+        ),
+        () => Effect.sync(() => spawnSync("umount", ["-l", directory]))
+      )
+      const driver = yield* NodeProcessDriver.makeWith({ detached: path.join(directory, "detached") })
+      const bench = benchOf(driver, path.join(directory, "detached"))
+      const filler = yield* bench.start("filler", shell("cat /dev/zero; exit 7"))
+      assert.deepStrictEqual(yield* filler.exit, { code: 7, signal: null })
+      assert.strictEqual(fs.statfsSync(directory).bavail, 0)
+    }))
 
   it.live("shows nothing of its command in its leader's arguments, environment or files", () =>
     withBench((bench) =>

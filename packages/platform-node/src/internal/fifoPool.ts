@@ -6,8 +6,8 @@
  * used once and unlinked at once, so that what survives of one job can never write into the next one's.
  */
 import * as fs from "node:fs"
-import * as os from "node:os"
 import * as path from "node:path"
+import * as FifoDirectory from "./fifoDirectory.ts"
 import { type MakeFifos, mkfifo } from "./mkfifo.ts"
 
 /** The first batch is small, since most programs start few children; `mkfifo` takes some 40 us a name. */
@@ -17,24 +17,6 @@ const batch = 240
 /** When this share of a batch is left, the next one is made: so that a start seldom waits for it. */
 const lowShare = 1 / 4
 
-/** The directories there are. An application that ends without closing its drivers leaves none of them behind. */
-const directories = new Set<string>()
-
-const remove = (directory: string): void => fs.rmSync(directory, { recursive: true, force: true })
-const removeAll = (): void => directories.forEach(remove)
-
-const makeDirectory = (): string => {
-  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "procyon-"))
-  if (directories.size === 0) process.on("exit", removeAll)
-  directories.add(directory)
-  return directory
-}
-
-const removeDirectory = (directory: string): void => {
-  remove(directory)
-  if (directories.delete(directory) && directories.size === 0) process.off("exit", removeAll)
-}
-
 export interface FifoPool {
   /**
    * Calls back, at once when there are enough, with so many paths, the caller's to open and unlink; with `null` when none
@@ -43,12 +25,15 @@ export interface FifoPool {
   readonly take: (count: number, use: (names: ReadonlyArray<string> | null) => void) => void
   /** Takes unopened names back. */
   readonly give: (names: ReadonlyArray<string>) => void
-  /** Removes the directory, after the batch in the making. Nothing is made afterwards. */
+  /** Removes the directory, after the batch in the making or a bound. Nothing is made afterwards. */
   readonly close: (done: () => void) => void
 }
 
+/** How long closing waits for a batch, in milliseconds. */
+const closeMillis = 3_000
+
 /** A pool with no directory yet: it is made, readable by this user only, with the first batch. */
-export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
+export const make = (makeFifos: MakeFifos = mkfifo(), closingMillis = closeMillis): FifoPool => {
   let directory: string | null = null
   let made = 0
   let closed = false
@@ -56,7 +41,7 @@ export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
   let waiting: Array<(made: boolean) => void> | null = null
 
   const forget = (): void => {
-    if (directory !== null) removeDirectory(directory)
+    if (directory !== null) FifoDirectory.remove(directory)
     directory = null
     names = []
   }
@@ -70,7 +55,7 @@ export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
   }
   const produce = (): void => {
     try {
-      directory ??= makeDirectory()
+      directory ??= FifoDirectory.make()
       const within = directory
       const fresh = Array.from({ length: made === 0 ? firstBatch : batch }, () => path.join(within, String(made++)))
       makeFifos(fresh, (ok) => settle(ok ? fresh : []))
@@ -102,10 +87,15 @@ export const make = (makeFifos: MakeFifos = mkfifo()): FifoPool => {
     },
     close(done) {
       closed = true
+      let finished = false
       const finish = (): void => {
+        if (finished) return
+        finished = true
+        clearTimeout(bound)
         forget()
         done()
       }
+      const bound = setTimeout(finish, closingMillis)
       if (waiting === null) finish()
       else waiting.push(finish)
     }

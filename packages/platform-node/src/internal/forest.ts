@@ -80,7 +80,7 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
   const strangers = new Map<number, Stranger>()
 
   /** Whom to tell when a leader that somebody else has started is gone, by marker. */
-  const watchers = new Map<string, { readonly of: "leader" | "tree"; readonly onGone: () => void }>()
+  const watchers = new Map<string, Watcher>()
 
   const record = (root: Identity, is: { readonly ours: boolean; readonly adopted: boolean }): Tree => {
     const tree: Tree = {
@@ -124,11 +124,13 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
       record(root, { ours: false, adopted: true })
     },
     watch(root, of, onGone) {
-      watchers.set(root.marker, { of, onGone })
-      if (root.bootId === bootId) record(root, { ours: false, adopted: false })
+      const watcher: Watcher = { of, onGone }
+      watchers.set(root.marker, watcher)
+      const tree = root.bootId === bootId ? record(root, { ours: false, adopted: false }) : undefined
       return () => {
-        watchers.delete(root.marker)
-        trees.delete(root.marker)
+        // Somebody may have begun to watch it anew meanwhile.
+        if (watchers.get(root.marker) === watcher) watchers.delete(root.marker)
+        if (trees.get(root.marker) === tree) trees.delete(root.marker)
       }
     },
     ask(reading, done) {
@@ -165,6 +167,12 @@ export const make = (bootId: string | null, table: ProcessTable = linux): Forest
       return looks
     }
   }
+}
+
+/** Who is told when a leader that somebody else has started, or all of its tree, is gone. */
+interface Watcher {
+  readonly of: "leader" | "tree"
+  readonly onGone: () => void
 }
 
 const isEmpty = (look: TreeLook): boolean => look.members.length === 0 && look.occupied.length === 0

@@ -10,9 +10,18 @@ import { errnoOf } from "./processTable.ts"
  */
 export type MakeFifos = (names: ReadonlyArray<string>, done: (made: boolean, code: string | null) => void) => void
 
+/** How long it may take, in milliseconds, before it is killed: the disk may be one that does not answer. */
+const mostMillis = 5_000
+
 /** Makes them by a program that takes what `mkfifo` takes. */
-export const mkfifo = (program = "mkfifo"): MakeFifos => (names, done) => {
-  const child = spawn(program, ["-m", "600", ...names], { stdio: "ignore" })
+export const mkfifo = (program = "mkfifo", timeout = mostMillis): MakeFifos => (names, done) => {
+  // In a session of its own: Ctrl-C means the application, which may go on.
+  const child = spawn(program, ["-m", "600", ...names], {
+    stdio: "ignore",
+    detached: true,
+    timeout,
+    killSignal: "SIGKILL"
+  })
   let settled = false
   const once = (made: boolean, code: string | null): void => {
     if (settled) return

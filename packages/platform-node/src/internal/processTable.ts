@@ -114,10 +114,24 @@ const readAll = (path: string): string => {
   }
 }
 
-/** The boot this machine runs, or `null` where the kernel does not tell. */
+/**
+ * The boot this machine runs and the namespace that pids are of here, or `null` where the kernel does not tell. Containers
+ * of one machine share a boot, and a pid of one means nothing in another: see pid_namespaces(7).
+ */
 export const readBootId = (): string | null => {
   try {
-    return fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()
+    const boot = fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()
+    const namespace = readPidNamespace()
+    return namespace === null ? boot : `${boot}/${namespace}`
+  } catch {
+    return null
+  }
+}
+
+/** The number of the namespace: `pid:[4026531836]` is what the link says. `null` in a kernel without them. */
+const readPidNamespace = (): string | null => {
+  try {
+    return /\d+/.exec(fs.readlinkSync("/proc/self/ns/pid"))?.[0] ?? null
   } catch {
     return null
   }

@@ -23,6 +23,7 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import * as fs from "node:fs"
+import { seenAt } from "../support/table.ts"
 import * as Instrumented from "./instrumented.ts"
 import * as Jobs from "./jobs.ts"
 import * as Journal from "./journal.ts"
@@ -40,7 +41,12 @@ const keepers = (): ReadonlyArray<number> =>
   fs.readFileSync(`/proc/${process.pid}/task/${process.pid}/children`, "latin1").trim().split(" ").map(Number)
     .filter((pid) => pid > 0 && fs.readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("/internal/keeper/"))
 
+const writeKeepers = (): void => {
+  for (const pid of keepers()) write({ _tag: "Keeper", pid, startedAt: seenAt(pid)?.startedAt ?? 0 })
+}
+
 const points = Points.make(life.target, (target) => {
+  writeKeepers()
   write({ _tag: "Killed", life: life.number, target })
   // With a keeper, that is the only child.
   if (life.driver === "unkept") { for (const pid of keepers()) process.kill(pid, "SIGKILL") }
@@ -206,6 +212,7 @@ const laterLife = Effect.gen(function*() {
 })
 
 const main = Effect.gen(function*() {
+  writeKeepers()
   points.at("runtime built")
   yield* observe
   yield* Effect.forkScoped(consume)

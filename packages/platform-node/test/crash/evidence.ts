@@ -7,8 +7,8 @@ import { ProcessLedger } from "@procyon/runtime"
 import * as Effect from "effect/Effect"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
-import { join } from "node:path"
-import { living } from "../support/processes.ts"
+import { basename, join } from "node:path"
+import { living } from "../support/table.ts"
 import * as Census from "./census.ts"
 import * as Jobs from "./jobs.ts"
 import * as Journal from "./journal.ts"
@@ -50,13 +50,17 @@ const survivors = ({ directory, driver, tag }: Scene): Effect.Effect<ReadonlyArr
     }
   })
 
-const rowsOf = ({ directory }: Scene): Effect.Effect<ReadonlyArray<Row>> =>
+const recordsOf = ({ directory }: Scene) =>
   Effect.gen(function*() {
-    return yield* (yield* ProcessLedger.Service).rows()
+    const ledger = yield* ProcessLedger.Service
+    return { rows: yield* ledger.rows(), workspaces: yield* ledger.workspaces.list() }
   }).pipe(
     Effect.provide(NodeProcessRuntime.layerLedger({ directory: placesIn(directory).state })),
     Effect.orDie
   )
+
+/** Of a shell whose command was ended by SIGTERM, SIGKILL, or, for want of a reader, SIGPIPE. */
+const shellExits: ReadonlySet<number> = new Set([143, 137, 141])
 
 /** Ended, or for review; and what it says is possible. */
 const rowProblems = (row: Row): ReadonlyArray<string> => {
@@ -70,7 +74,7 @@ const rowProblems = (row: Row): ReadonlyArray<string> => {
     ...(row.status === "completed" && code !== 0 ? [`${what} is called completed`] : []),
     ...(row.endedAt === null ? [`${what} has no end`] : []),
     ...(row.termination === null ? [`${what} has no receipt`] : []),
-    ...(code !== null && code !== planned.exit && code !== 143 && code !== 137
+    ...(code !== null && code !== planned.exit && !shellExits.has(code)
       ? [`${what} exited with ${code}`]
       : []),
     ...((row.termination?.survivorCount ?? 0) > 0 ? [`${what} is ${row.status} and has survivors`] : [])
@@ -170,7 +174,7 @@ export const gather = (scene: Scene): Effect.Effect<Findings> =>
   Effect.gen(function*() {
     const places = placesIn(scene.directory)
     const living = yield* survivors(scene)
-    const rows = yield* rowsOf(scene)
+    const { rows, workspaces } = yield* recordsOf(scene)
     const lines = Journal.read(places.journal)
     const started = new Set(lines.flatMap((line) => line._tag === "Started" ? [line.id] : []))
     const forgotten = new Set(lines.flatMap((line) => line._tag === "Forgetting" ? [line.id] : []))
@@ -190,6 +194,7 @@ export const gather = (scene: Scene): Effect.Effect<Findings> =>
         ...blobs.problems,
         ...(isTouched ? ["the outside was touched"] : []),
         ...fs.readdirSync(places.workspaces).map((name) => `a workspace is left: ${name}`),
+        ...workspaces.map(({ path }) => `a record of a workspace is left: ${basename(path)}`),
         ...namesIn(places.detached)
           .filter((name) => !rows.some(({ id, lifetime }) => lifetime === "detached" && name.startsWith(id)))
           .map((name) => `files of a detached job are left: ${name}`)

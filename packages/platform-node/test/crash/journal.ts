@@ -7,6 +7,8 @@ export type Line =
   | { readonly _tag: "Notice"; readonly life: number; readonly noticeId: string; readonly repeated: boolean }
   /** A start was answered. */
   | { readonly _tag: "Started"; readonly title: string; readonly id: string }
+  /** A keeper of this life: nothing else tells whose it is. */
+  | { readonly _tag: "Keeper"; readonly pid: number; readonly startedAt: number }
   /** A record was to be dropped, from here on. */
   | { readonly _tag: "Forgetting"; readonly id: string }
   /** What a recovery told of one row. */

@@ -82,7 +82,7 @@ const sampled = (stage: Stage, step: number): ReadonlyArray<Item> => {
 }
 
 /** A short form of all of it. */
-export const quick: ReadonlyArray<Item> = [...sampled("living", 2), ...sampled("recovering", 4)]
+export const quick: ReadonlyArray<Item> = [...sampled("living", 2), ...sampled("recovering", 6)]
 
 /**
  * Targets for a point, the one that the seed chose first. How often a point is reached differs from run to run, so the

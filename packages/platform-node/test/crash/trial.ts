@@ -58,7 +58,7 @@ const live = (life: Life, cache: string): Effect.Effect<End> =>
   Effect.callback<End>((resume) => {
     const env = { ...process.env, TMPDIR: placesIn(life.directory).temporary, NODE_COMPILE_CACHE: cache }
     const args = ["--disable-warning=ExperimentalWarning", application, JSON.stringify(life)]
-    const child = spawn(process.execPath, args, { env, stdio: ["ignore", "ignore", "pipe"] })
+    const child = spawn(process.execPath, args, { env, cwd: life.directory, stdio: ["ignore", "ignore", "pipe"] })
     let stderr = ""
     child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text))
     const patience = setTimeout(() => child.kill("SIGKILL"), patienceMillis)
@@ -117,14 +117,15 @@ export const run = (
       Effect.gen(function*() {
         const began = performance.now()
         const end = yield* liveAll(scene, trial, options.cache)
+        const killed = Journal.read(placesIn(scene.directory).journal).filter((line) => line._tag === "Killed").length
         const verdict = { trial, directory: options.keep ? scene.directory : "", reached: end?.how !== "closed" }
-        const findings: Evidence.Findings = end === null
+        const findings: Evidence.Findings = end === null && killed === trial.targets.length
           ? yield* Evidence.gather(scene)
-          : { problems: [`a life ${end.why || "was not killed"}`], known: [], review: 0 }
+          : { problems: [`a life ${end?.why || "was not killed where it was to be"}`], known: [], review: 0 }
         return { ...verdict, ...findings, millis: performance.now() - began }
       }),
     trial.driver,
-    (verdict) => options.keep && verdict.problems.length > 0
+    (verdict) => options.keep && verdict.reached && verdict.problems.length > 0
   )
 
 /** The points that the last life of a trial reaches. */

@@ -167,6 +167,17 @@ describe("forest", () => {
     assert.deepStrictEqual([look(forest, reading(stat(100)), other).leader, forest.find(other)], ["gone", undefined])
   })
 
+  it("goes on watching for who watches a root anew, when who did before has let go", () => {
+    const forest = Forest.make("boot")
+    const told: Array<string> = []
+    const forget = forest.watch(root, "leader", () => told.push("first"))
+    forest.watch(root, "leader", () => told.push("second"))
+    forget()
+    assert.notStrictEqual(forest.find(root), undefined)
+    look(forest, reading())
+    assert.deepStrictEqual(told, ["second"])
+  })
+
   it("calls a child alive that no reading shows and whose exit was not collected", () => {
     const forest = Forest.make("boot")
     forest.plant(root)

@@ -6,13 +6,17 @@
  * - `live`: has one child that waits, says so, and has nothing else to do. It says too when its keeper was replaced.
  * - `idle`: has had a child and has none left; it does not close its driver.
  * - `closes`: closes its driver with a child that was not released, and one that was.
+ * - `replacing`: kills its keeper, and itself while the next one is coming.
+ * - `releasing`: releases a child while its keeper is stopped, with orders before it that the keeper answers, and kills
+ *   itself. It says the number of that child.
  */
 import { NodeKeeperDriver } from "@procyon/platform-node"
 import type * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { Arena, lookAt, newMarker, shell } from "../internal/bench.ts"
+import { Arena, exec, lookAt, newMarker, shell } from "../internal/bench.ts"
+import { keepersOf, seenAt } from "../support/processes.ts"
 
 const [how = "", tag = ""] = process.argv.slice(2)
 
@@ -88,5 +92,30 @@ switch (how) {
     await Effect.runPromise(kept.child.release)
     await Effect.runPromise(Scope.close(scope, Exit.void))
     say("done")
+    break
+  }
+  case "replacing": {
+    await Effect.runPromise(spawn(driver, `setsid sleep 300.${tag} & trap '' TERM; echo up; wait`))
+    const [first] = keepersOf(process.pid)
+    process.kill(first?.pid ?? 0, "SIGKILL")
+    await Effect.runPromise(until(Effect.sync(() => keepersOf(process.pid).some(({ pid }) => pid !== first?.pid))))
+    process.kill(process.pid, "SIGKILL")
+    break
+  }
+  case "releasing": {
+    const { child } = await Effect.runPromise(spawn(driver, `exec sleep 300.${tag}`))
+    const [keeper] = keepersOf(process.pid)
+    process.kill(keeper?.pid ?? 0, "SIGSTOP")
+    await Effect.runPromise(until(Effect.sync(() => seenAt(keeper?.pid ?? 0)?.state === "T")))
+    await Effect.runPromise(Effect.gen(function*() {
+      yield* Effect.forkDetach(driver.signal(child.identity, { members: [] }, "SIGCONT"), { startImmediately: true })
+      // More than is read at once.
+      const large = { command: exec("true", ["x".repeat(100_000)]), marker: newMarker() }
+      const request = { ...large, stdout: new Arena(), stderr: "merged" as const, onExit: () => {} }
+      yield* Effect.forkDetach(driver.spawn(request), { startImmediately: true })
+      yield* child.release
+    }))
+    say(String(child.identity.pid))
+    process.kill(process.pid, "SIGKILL")
   }
 }

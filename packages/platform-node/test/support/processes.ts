@@ -23,61 +23,25 @@ import * as os from "node:os"
 import * as path from "node:path"
 import { setImmediate } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
+import { isLiving, living, type Seen, seenAt } from "./table.ts"
 
-/** A line of the process table. `startedAt`: clock ticks since boot. */
-export interface Seen {
-  readonly pid: number
-  readonly startedAt: number
-  readonly state: string
-  readonly group: number
-  readonly session: number
-  readonly name: string
-}
+export { isLiving, living, type Seen, seenAt }
 
-/** The process as the kernel shows it now; `null` when there is none of this number. */
-export const seenAt = (pid: number): Seen | null => {
+/** The parent's number, `null` for a process that is gone. */
+export const parentOf = (pid: number): number | null => {
   try {
     const line = fs.readFileSync(`/proc/${pid}/stat`, "latin1")
-    const close = line.lastIndexOf(")")
-    const fields = line.slice(close + 2).split(" ")
-    return {
-      pid,
-      startedAt: Number(fields[19]),
-      state: fields[0] ?? "X",
-      group: Number(fields[2]),
-      session: Number(fields[3]),
-      name: line.slice(line.indexOf("(") + 1, close)
-    }
+    return Number(line.slice(line.lastIndexOf(")") + 2).split(" ")[1])
   } catch {
     return null
   }
 }
 
-const isDead = (state: string): boolean => state === "Z" || state === "X" || state === "x"
+const keeperProgram = fileURLToPath(new URL("../../src/internal/keeper/procyonKeeper.ts", import.meta.url))
 
-/** Whether this very process is there and no zombie. */
-export const isLiving = (process: { readonly pid: number; readonly startedAt: number }): boolean => {
-  const now = seenAt(process.pid)
-  return now !== null && now.startedAt === process.startedAt && !isDead(now.state)
-}
-
-const commandLineOf = (pid: number): string => {
-  try {
-    return fs.readFileSync(`/proc/${pid}/cmdline`, "latin1").replaceAll("\0", " ")
-  } catch {
-    return ""
-  }
-}
-
-/**
- * The living processes with this in their command line, oldest number first. One in the middle of an `exec` has its new
- * name and no command line yet, so the name is read first: who is told has finished with it.
- */
-export const living = (tag: string): ReadonlyArray<Seen> =>
-  fs.readdirSync("/proc").map(Number).filter((pid) => pid > 0).flatMap((pid) => {
-    const seen = seenAt(pid)
-    return seen === null || isDead(seen.state) || !commandLineOf(pid).includes(tag) ? [] : [seen]
-  })
+/** The keepers that a process has, oldest number first. */
+export const keepersOf = (application: number): ReadonlyArray<Seen> =>
+  living(keeperProgram).filter(({ pid }) => parentOf(pid) === application)
 
 const patienceMillis = 15_000
 
@@ -338,9 +302,11 @@ const lacks = (what: "root" | "strace" | "cc" | "python3" | "pids" | "mounts" | 
   if (what === "root") return process.getuid?.() === 0 ? null : "root"
   if (what === "pids") return canWrite("/proc/sys/kernel/ns_last_pid") ? null : "a writable ns_last_pid"
   if (what === "mounts") return canMount() ? null : "the right to mount"
-  if (what === "unshare") return spawnSync("unshare", ["--mount", "true"]).status === 0 ? null : "mount namespaces"
+  if (what === "unshare") return canUnshare() ? null : "namespaces of its own"
   return has(what) ? null : what
 }
+
+const canUnshare = (): boolean => spawnSync("unshare", ["--mount", "--pid", "--fork", "true"]).status === 0
 
 const canMount = (): boolean => spawnSync("unshare", ["-m", "mount", "-t", "tmpfs", "none", "/tmp"]).status === 0
 

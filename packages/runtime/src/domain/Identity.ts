@@ -13,7 +13,8 @@ export { markerPrefix } from "./Marker.ts"
  * - `pid`: the process id.
  * - `startedAt`: the platform's own start time (Linux: clock ticks since boot, field 22 of `/proc/PID/stat`). Only ever
  *   compared for equality.
- * - `bootId`: the boot this pid belongs to; another boot means the process is lost.
+ * - `bootId`: the boot this pid belongs to, and on Linux the namespace it is a number of; another boot means the process is
+ *   lost.
  * - `marker`: name of the environment variable that was set for this process and is inherited by its descendants.
  */
 export const Identity = Schema.Struct({

@@ -167,7 +167,7 @@ export interface DetachedFiles {
 
 /**
  * Whether one process lives. `gone`: no such pid on this boot, another start time, or a zombie. `unknown`: the identity is
- * of another boot or machine, or the table could not be read.
+ * of another boot, machine or container, or the table could not be read.
  */
 export type Vitality = "alive" | "gone" | "unknown"
 

@@ -21,13 +21,28 @@ const mostBytes = 4096
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants
 
+/** A completion is filled up with spaces to so many bytes. It takes some 80 of them. */
+const reservedBytes = 256
+
+/**
+ * Takes the room that a completion needs, while there is some: what ends may have filled the disk. Throws when it cannot.
+ * On a file system that never writes in place the room may be gone all the same.
+ */
+export const reserve = (directory: string): void => {
+  const fd = fs.openSync(path.join(directory, temporaryName), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600)
+  try {
+    fs.writeFileSync(fd, " ".repeat(reservedBytes))
+  } finally {
+    fs.closeSync(fd)
+  }
+}
+
 /** Writes it under another name, and renames it once it is on the disk. Throws when it cannot. */
 export const write = (directory: string, completion: Completion): void => {
   const temporary = path.join(directory, temporaryName)
-  fs.rmSync(temporary, { force: true })
-  const fd = fs.openSync(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600)
+  const fd = fs.openSync(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW, 0o600)
   try {
-    fs.writeFileSync(fd, JSON.stringify(completion))
+    fs.writeFileSync(fd, JSON.stringify(completion).padEnd(reservedBytes))
     fs.fsyncSync(fd)
   } finally {
     fs.closeSync(fd)

@@ -73,6 +73,7 @@ const launch = (order: Order): ChildProcess | null => {
   let of: "files" | "command" = "files"
   try {
     const [out, err] = openOutputs(order)
+    Completion.reserve(order.directory)
     of = "command"
     const { args, cwd, env, file } = order
     const child = spawn(file, args, { cwd, env, stdio: ["ignore", out, err] })
@@ -102,7 +103,7 @@ const watch = (
     try {
       Completion.write(directory, { ...exit, at: Date.now(), ended })
     } catch {
-      // No room, or the directory has gone: the exit is lost.
+      // The directory has gone, or the disk is broken: the exit is lost.
       written = 1
     }
     process.exit(written)
@@ -145,10 +146,18 @@ const watch = (
   }
   if (capBytes > 0) {
     const files = err === null ? [out] : [out, err]
-    const isOver = (path: string): boolean => (fs.statSync(path, { throwIfNoEntry: false })?.size ?? 0) > capBytes
     setInterval(() => {
-      if (files.some(isOver)) end("cap")
+      if (files.some((path) => sizeOf(path) > capBytes)) end("cap")
     }, sizeMillis)
+  }
+}
+
+/** What cannot be looked at must not end the watch. */
+const sizeOf = (path: string): number => {
+  try {
+    return fs.statSync(path).size
+  } catch {
+    return 0
   }
 }
 

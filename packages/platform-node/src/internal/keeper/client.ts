@@ -1,7 +1,7 @@
 /**
  * The keeper as the driver has it: always there. A keeper that is lost is replaced, is told whom the lost one kept, and
  * is asked again what that one had not answered. When none can be had, this process looks and signals itself and refuses
- * to start anything, until a later start finds that one can be had again.
+ * to start anything, until one can be had again: it tries after a while if there are children, and at a later start.
  */
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import type { Exit } from "@procyon/runtime/domain/Status"
@@ -91,6 +91,11 @@ export const open = (
   let living = 0
   let ids = 0
   let peer: Peer | null = null
+  /**
+   * A keeper that is not ready yet. It is told whom to keep from its first moment on: it reads that also when this process
+   * is killed meanwhile.
+   */
+  let coming: Helper.Helper | null = null
   /** This process in the place of a keeper, and since when. */
   let standIn: { readonly peer: Peer; readonly since: number } | null = null
   let reviving = false
@@ -102,14 +107,30 @@ export const open = (
     peer?.hold(starts.size + asked.size + living > 0)
   }
   const send = (order: Order): void => peer?.send(order)
+  /** For what the next one has to know as well. */
+  const tell = (order: Order): void => {
+    send(order)
+    coming?.send(order)
+  }
+  /** Tells somebody what those before have been told. */
+  const brief = ({ send }: Pick<Peer, "send">): void => {
+    for (const directory of directories) send({ _tag: "Remove", directory })
+    for (const { graceMillis, root } of kept.values()) send({ _tag: "Attach", root, graceMillis })
+  }
   const keep = (root: Identity, graceMillis: number, onExit: (exit: Exit) => void): void => {
+    if (kept.get(root.marker)?.exited === false) living--
     kept.set(root.marker, { root, graceMillis, onExit, exited: false })
     living++
   }
   const ask: Client["ask"] = (question, answer) => {
     const id = ++ids
     asked.set(id, { question, answer })
-    if (question._tag === "MakeFifos") { for (const name of question.names) directories.add(path.dirname(name)) }
+    if (question._tag === "MakeFifos") {
+      for (const directory of new Set(question.names.map((name) => path.dirname(name)))) {
+        directories.add(directory)
+        coming?.send({ _tag: "Remove", directory })
+      }
+    }
     send({ _tag: "Ask", id, question })
     update()
   }
@@ -186,11 +207,18 @@ export const open = (
         report: receive,
         ready() {
           isReady = true
+          coming = null
           readyAt = performance.now()
           answer(helper)
         },
-        lost: (how) => isReady ? lose(helper, how) : helper.kill(() => answer(null))
+        lost(how) {
+          if (isReady) return lose(helper, how)
+          coming = null
+          helper.kill(() => answer(null))
+        }
       })
+      coming = helper
+      brief(helper)
     } catch {
       setImmediate(answer, null)
     }
@@ -210,18 +238,21 @@ export const open = (
     }
     peer = next ?? before ?? makeStandIn()
     standIn = next === null ? { peer, since: performance.now() } : null
+    // Nobody ends them meanwhile if this process is killed.
+    if (next === null && kept.size > 0) setTimeout(revive, steadyMillis).unref()
     if (peer !== before) {
-      for (const directory of directories) send({ _tag: "Remove", directory })
-      for (const { graceMillis, root } of kept.values()) send({ _tag: "Attach", root, graceMillis })
+      // A keeper has been told while it was coming.
+      if (next === null) brief(peer)
       for (const [id, { question }] of asked) send({ _tag: "Ask", id, question })
     }
     for (const waiting of starts.values()) forward(waiting)
     update()
+    if (closed) leave(() => {})
   }
 
-  /** Looks for a keeper again, in the place of which this process has stood for a while. Starts wait for that. */
+  /** Looks for a keeper again, in the place of which this process stands. Starts wait for that. */
   const revive = (): void => {
-    if (closed || reviving || standIn === null || performance.now() - standIn.since < steadyMillis) return
+    if (closed || reviving || standIn === null) return
     reviving = true
     tries = 0
     reopenKeeper(install)
@@ -243,7 +274,6 @@ export const open = (
           for (const [, { events }] of unanswered) events.failed({ problem: "OutcomeUnknown", code: null })
         })
         options.onLost({ how, children, restarted: next !== null })
-        if (closed) leave(() => {})
       })
     )
   }
@@ -270,7 +300,7 @@ export const open = (
       const id = ++ids
       const waiting: Waiting = { order: { _tag: "Start", id, ...spec }, onExit, events, sent: false }
       starts.set(id, waiting)
-      revive()
+      if (standIn !== null && performance.now() - standIn.since >= steadyMillis) revive()
       forward(waiting)
       update()
       return () => {
@@ -281,13 +311,14 @@ export const open = (
     },
     attach(root, graceMillis, onExit) {
       keep(root, graceMillis, onExit)
-      send({ _tag: "Attach", root, graceMillis })
+      tell({ _tag: "Attach", root, graceMillis })
       update()
     },
     release({ marker }) {
       if (kept.get(marker)?.exited === false) living--
       if (!kept.delete(marker)) return
-      send({ _tag: "Release", marker })
+      groups.delete(marker)
+      tell({ _tag: "Release", marker })
       update()
     },
     ask,

@@ -8,7 +8,7 @@ import * as fs from "node:fs"
 import * as net from "node:net"
 import { isSea } from "node:sea"
 import { fileURLToPath } from "node:url"
-import { channelFd, encode, lines, type Order, type Report } from "./protocol.ts"
+import { encode, lines, type Order, ordersFd, type Report, reportsFd } from "./protocol.ts"
 
 /** How long a keeper may take to say that it is there, in milliseconds. It takes some 60 on an idle machine. */
 const readyMillis = 10_000
@@ -28,7 +28,7 @@ export interface Helper {
   readonly hold: (busy: boolean) => void
   /** Kills it, and calls back when it has ended, or after a bound. Its children live on. */
   readonly kill: (done: () => void) => void
-  /** Closes the channel: it ends what it still keeps, and then itself. */
+  /** Closes the channels: it ends what it still keeps, and then itself. */
   readonly leave: () => void
 }
 
@@ -70,15 +70,15 @@ const environment = (marker: string): Record<string, string> => {
 /** Starts a keeper, in a session of its own: no signal of a terminal reaches it. May throw what `spawn` throws. */
 export const open = (events: Events): Helper => {
   const marker = `${markerPrefix}${randomBytes(16).toString("hex")}`
-  const stdio = Array.from({ length: channelFd }, () => "ignore" as const)
   const child = spawn(process.execPath, [fileURLToPath(program)], {
     cwd: "/",
     env: environment(marker),
     detached: true,
-    stdio: [...stdio, "pipe"]
+    stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"]
   })
   child.on("error", () => lose("ended"))
-  const channel = channelOf(child)
+  const orders = channelOf(child, ordersFd)
+  const reports = channelOf(child, reportsFd)
   let over = false
   let exited = false
   let heard = true
@@ -112,18 +112,22 @@ export const open = (events: Events): Helper => {
     hold(false)
     events.ready()
   })
-  if (channel === null) lose("ended")
+  orders?.on("error", () => {})
+  if (orders === null || reports === null) lose("ended")
   else {
-    channel.setEncoding("utf8")
-    channel.on("data", receive)
+    reports.setEncoding("utf8")
+    reports.on("data", receive)
+    // Not before all that it has said is read.
     const broken = (): void => lose("ended")
-    channel.on("error", broken).on("end", broken).on("close", broken)
+    reports.on("error", broken).on("end", broken).on("close", broken)
   }
 
   const hold = (busy: boolean): void => {
     if (over) return
-    if (busy) channel?.ref()
-    else channel?.unref()
+    for (const channel of [orders, reports]) {
+      if (busy) channel?.ref()
+      else channel?.unref()
+    }
     child.unref()
     if (!busy) {
       clearInterval(pulse)
@@ -142,7 +146,7 @@ export const open = (events: Events): Helper => {
     }
   }
   const send = (order: Order): void => {
-    if (channel?.writable === true) channel.write(encode(order))
+    if (orders?.writable === true) orders.write(encode(order))
   }
 
   return {
@@ -151,7 +155,10 @@ export const open = (events: Events): Helper => {
     hold,
     kill(done) {
       stop()
-      channel?.destroy()
+      // First of all: one that sees its channel end would begin to end everybody.
+      if (!exited) child.kill("SIGKILL")
+      orders?.destroy()
+      reports?.destroy()
       if (exited || child.pid === undefined) return done()
       // A killed process is gone within a turn, unless the system holds it: then nobody can wait for it.
       const bound = setTimeout(done, readyMillis)
@@ -161,20 +168,20 @@ export const open = (events: Events): Helper => {
       }
       child.once("exit", gone)
       child.ref()
-      child.kill("SIGKILL")
     },
     leave() {
       stop()
-      channel?.destroySoon()
-      channel?.unref()
+      orders?.destroySoon()
+      orders?.unref()
+      reports?.destroy()
       child.unref()
     }
   }
 }
 
-const channelOf = (child: ChildProcess): net.Socket | null => {
+const channelOf = (child: ChildProcess, fd: number): net.Socket | null => {
   // Without descriptors there is none, whatever the type says.
   const stdio: ChildProcess["stdio"] | undefined = child.stdio
-  const channel = stdio?.[channelFd]
+  const channel = stdio?.[fd]
   return channel instanceof net.Socket ? channel : null
 }

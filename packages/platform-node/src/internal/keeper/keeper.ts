@@ -9,6 +9,7 @@ import type { TreeLook } from "@procyon/runtime/ports/ProcessDriver"
 import type { ChildProcess } from "node:child_process"
 import * as fs from "node:fs"
 import * as path from "node:path"
+import * as FifoDirectory from "../fifoDirectory.ts"
 import { type MakeFifos, mkfifo } from "../mkfifo.ts"
 import { errnoOf, linux, readBootId, tryReadStat } from "../processTable.ts"
 import * as Trees from "../trees.ts"
@@ -77,6 +78,8 @@ export const make = (report: (report: Report) => void, options: { readonly start
       report({ _tag: "Exited", marker: root.marker, exit: { code: null, signal: null } })
     })
     watch.add(root)
+    // Who belongs to it shows best while its leader lives.
+    trees.look([root], () => {})
     jobs.set(root.marker, {
       root,
       graceMillis,
@@ -155,7 +158,7 @@ export const make = (report: (report: Report) => void, options: { readonly start
       ending = true
       for (const id of queue.keys()) report({ _tag: "Failed", id, problem: "Other", code: "ECANCELED" })
       queue.clear()
-      for (const directory of directories) fs.rmSync(directory, { recursive: true, force: true })
+      for (const directory of directories) FifoDirectory.removeNow(directory)
       if (jobs.size === 0) done()
       else endTrees(trees, [...jobs.values()], done, ({ marker }) => jobs.has(marker))
     }

@@ -6,11 +6,12 @@
  */
 import * as net from "node:net"
 import * as Keeper from "./keeper.ts"
-import { channelFd, encode, lines, type Order, type Report } from "./protocol.ts"
+import { encode, lines, type Order, ordersFd, type Report, reportsFd } from "./protocol.ts"
 
-const channel = new net.Socket({ fd: channelFd, readable: true, writable: true })
+const orders = new net.Socket({ fd: ordersFd, readable: true, writable: false })
+const reports = new net.Socket({ fd: reportsFd, readable: false, writable: true })
 const report = (report: Report): void => {
-  if (channel.writable) channel.write(encode(report))
+  if (reports.writable) reports.write(encode(report))
 }
 const keeper = Keeper.make(report, { starts: true })
 
@@ -35,9 +36,11 @@ const fail = (): void => {
 process.on("SIGINT", () => {}).on("SIGHUP", () => {})
 process.on("SIGTERM", end)
 process.on("uncaughtException", fail).on("unhandledRejection", fail)
-channel.on("error", end).on("end", end).on("close", end)
+// An application that has gone may have left orders that were not read yet, such as whom to let live. They come first.
+reports.on("error", () => {})
+orders.on("error", end).on("end", end).on("close", end)
 
-channel.setEncoding("utf8")
+orders.setEncoding("utf8")
 const parse = (line: string): Order => JSON.parse(line)
-channel.on("data", lines((line) => keeper.handle(parse(line))))
+orders.on("data", lines((line) => keeper.handle(parse(line))))
 report({ _tag: "Ready" })

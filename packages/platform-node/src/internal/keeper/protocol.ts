@@ -1,14 +1,16 @@
 /**
  * What an application and its keeper say to each other: one JSON value a line.
  *
- * Arguments and environments travel here and nowhere else, so the channel is a socket pair that only the two have.
+ * Arguments and environments travel here and nowhere else, so the channels are socket pairs that only the two have. One for
+ * each direction: whoever writes to an end that has gone loses its socket, and with it what it had not read yet.
  */
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import type { Exit } from "@procyon/runtime/domain/Status"
 import type { Member, SignalOutcome, SpawnProblem, TreeLook } from "@procyon/runtime/ports/ProcessDriver"
 
-/** The keeper's end of the channel. */
-export const channelFd = 3
+/** The keeper's ends: the one it reads orders from, and the one it writes reports to. */
+export const ordersFd = 3
+export const reportsFd = 4
 
 /** A start. `stderr: null`: one FIFO for both streams. `stdin: null`: empty. All paths are absolute. */
 export interface Start {
