@@ -57,16 +57,20 @@ export interface Lost {
 /**
  * - `graceMillis`: from SIGTERM to SIGKILL when the keeper ends what an application has left, for commands that ask for no
  *   other; 5,000 when absent.
+ * - `silenceMillis`: how long a keeper that has something to do may say nothing before it counts as stopped, and is killed and
+ *   replaced; 5,000 when absent.
  * - `detached`: as for `NodeProcessDriver`, which starts detached processes and finds them again also here: they are not the
  *   keeper's to end.
  * - `onLost`: called once a lost keeper was replaced, or could not be. A warning is logged as well.
  */
 export interface Options extends NodeProcessDriver.Options {
   readonly graceMillis?: number | undefined
+  readonly silenceMillis?: number | undefined
   readonly onLost?: ((lost: Lost) => void) | undefined
 }
 
 const defaultGraceMillis = 5_000
+const defaultSilenceMillis = 5_000
 
 /**
  * A driver that lives as long as its scope, and its keeper with it. When the scope closes with children that were not
@@ -81,7 +85,7 @@ export const make = (
     const { self } = direct
     const reason = self === null ? "this process cannot be identified" : Helper.unsupported()
     if (self === null || reason !== null) return yield* new KeeperUnavailable({ reason: reason ?? "" })
-    const client = yield* acquireClient(self.bootId, options.onLost)
+    const client = yield* acquireClient(self.bootId, options)
     let lastCode: string | null = null
     const makeFifos: MakeFifos = (names, done) =>
       client.ask({ _tag: "MakeFifos", names }, (answer) => {
@@ -308,7 +312,7 @@ interface Starting {
 /** The keeper, for as long as the scope is open. */
 const acquireClient = (
   bootId: string,
-  onLost: Options["onLost"]
+  { onLost, silenceMillis = defaultSilenceMillis }: Options
 ): Effect.Effect<Client.Client, KeeperUnavailable, Scope.Scope> =>
   Effect.gen(function*() {
     const context = yield* Effect.context<never>()
@@ -321,7 +325,7 @@ const acquireClient = (
     }
     return yield* Effect.acquireRelease(
       Effect.callback<Client.Client, KeeperUnavailable>((resume) =>
-        Client.open({ bootId, onLost: tell }, (client) =>
+        Client.open({ bootId, silenceMillis, onLost: tell }, (client) =>
           resume(
             client === null
               ? Effect.fail(new KeeperUnavailable({ reason: "the helper process did not answer" }))

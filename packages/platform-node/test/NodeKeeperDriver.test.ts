@@ -68,7 +68,8 @@ const withKeeper = <E>(
     driver: ProcessDriver.ProcessDriver,
     lost: ReadonlyArray<NodeKeeperDriver.Lost>,
     keeper: Seen
-  ) => Effect.Effect<void, E, Scope.Scope>
+  ) => Effect.Effect<void, E, Scope.Scope>,
+  options: NodeKeeperDriver.Options = {}
 ): Effect.Effect<void, E | NodeKeeperDriver.KeeperUnavailable> =>
   Effect.scoped(Effect.gen(function*() {
     const lost: Array<NodeKeeperDriver.Lost> = []
@@ -76,7 +77,7 @@ const withKeeper = <E>(
     const logger = Logger.make(({ logLevel, message }) => void logged.push(logLevel, message))
     const before = new Set(keepersOf(process.pid).map(({ pid }) => pid))
     const driver = yield* Effect.provide(
-      NodeKeeperDriver.make({ graceMillis: 300, onLost: (one) => lost.push(one) }),
+      NodeKeeperDriver.make({ graceMillis: 300, onLost: (one) => lost.push(one), ...options }),
       Logger.layer([logger])
     )
     const keeper = keepersOf(process.pid).find(({ pid }) => !before.has(pid)) ?? assert.fail("no keeper")
@@ -300,6 +301,9 @@ describe("NodeKeeperDriver", () => {
     })
   })
 
+  /** Still long for a keeper that is only slow. */
+  const impatient: NodeKeeperDriver.Options = { silenceMillis: 2_000 }
+
   for (const [how, signal] of [["is killed", "SIGKILL"], ["is stopped", "SIGSTOP"]] as const) {
     describe(`a keeper that ${how}`, () => {
       it.live(
@@ -326,8 +330,7 @@ describe("NodeKeeperDriver", () => {
               assert.deepStrictEqual(yield* stubborn.exit, { code: null, signal: null })
               const next = yield* start(driver, shell("exit 7"))
               assert.deepStrictEqual(yield* next.exit, { code: 7, signal: null })
-            })
-          ),
+            }), impatient),
         30_000
       )
 
@@ -362,8 +365,7 @@ describe("NodeKeeperDriver", () => {
               )
               assert.lengthOf(lost, 1)
               assert.deepStrictEqual(living(tag), [])
-            })
-          ),
+            }), impatient),
         30_000
       )
     })

@@ -77,7 +77,7 @@ type Peer = Pick<Helper.Helper, "send" | "hold" | "kill" | "leave">
 
 /** Opens a keeper, and calls back once: with its client, or with `null` when it could not be had. */
 export const open = (
-  options: { readonly bootId: string; readonly onLost: (lost: Lost) => void },
+  options: { readonly bootId: string; readonly silenceMillis: number; readonly onLost: (lost: Lost) => void },
   done: (client: Client | null) => void
 ): void => {
   const starts = new Map<number, Waiting>()
@@ -216,7 +216,7 @@ export const open = (
           coming = null
           helper.kill(() => answer(null))
         }
-      })
+      }, options.silenceMillis)
       coming = helper
       brief(helper)
     } catch {

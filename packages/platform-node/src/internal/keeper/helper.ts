@@ -13,8 +13,7 @@ import { encode, lines, type Order, ordersFd, type Report, reportsFd } from "./p
 /** How long a keeper may take to say that it is there, in milliseconds. It takes some 60 on an idle machine. */
 const readyMillis = 10_000
 
-/** How often it is asked for a sign of life while it has something to do, and after how many silent times it is lost. */
-const pingMillis = 1_000
+/** How often in its silence it is asked for a sign of life, while it has something to do, until it is lost. */
 const maxSilent = 5
 
 /** `ended`: its channel broke. `silent`: it is there, and stopped or stuck. */
@@ -67,8 +66,11 @@ const environment = (marker: string): Record<string, string> => {
   return given
 }
 
-/** Starts a keeper, in a session of its own: no signal of a terminal reaches it. May throw what `spawn` throws. */
-export const open = (events: Events): Helper => {
+/**
+ * Starts a keeper, in a session of its own: no signal of a terminal reaches it. `silenceMillis`: how long it may say
+ * nothing while it has something to do. May throw what `spawn` throws.
+ */
+export const open = (events: Events, silenceMillis: number): Helper => {
   const marker = `${markerPrefix}${randomBytes(16).toString("hex")}`
   const child = spawn(process.execPath, [fileURLToPath(program)], {
     cwd: "/",
@@ -141,7 +143,7 @@ export const open = (events: Events): Helper => {
         heard = false
         if (silent >= maxSilent) lose("silent")
         else send({ _tag: "Ping" })
-      }, pingMillis)
+      }, silenceMillis / maxSilent)
       pulse.unref()
     }
   }
