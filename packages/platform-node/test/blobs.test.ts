@@ -4,12 +4,14 @@ import type { OutputRetention } from "@procyon/runtime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
-import { spawn } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
+import { createHash } from "node:crypto"
 import { chmodSync, chownSync, mkdirSync, readdirSync, rmSync, statSync, truncateSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { NodeProcessRuntime } from "../src/index.ts"
 import { temporaryDirectory } from "./support/directory.ts"
+import { live } from "./support/processes.ts"
 
 const program = fileURLToPath(new URL("programs/spilling.ts", import.meta.url))
 const printed = Array.from({ length: 100_000 }, (_, i) => `${i + 1}\n`).join("")
@@ -41,6 +43,46 @@ const readAll = (id: string) =>
       }))
     return { text: Buffer.concat(parts).toString(), gaps }
   })
+
+const kibibytes64 = Effect.fnUntraced(function*(directory: string) {
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  yield* Effect.acquireRelease(
+    Effect.sync(() => {
+      const { status } = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k,mode=700", "none", directory])
+      assert.strictEqual(status, 0)
+    }),
+    () => Effect.sync(() => void spawnSync("umount", ["-l", directory]))
+  )
+})
+
+live(
+  "K39 costs the spill and nothing else, and when there is space again later output is spilled",
+  ["root", "mounts"],
+  () =>
+    Effect.gen(function*() {
+      const directory = join(yield* temporaryDirectory, "state")
+      mkdirSync(directory, { mode: 0o700 })
+      yield* kibibytes64(join(directory, "blobs"))
+      yield* Effect.gen(function*() {
+        const jobs = yield* jobsOf
+        const { id } = yield* jobs.start(CommandSpec.shell("head -c 500000 /dev/zero; echo end"))
+        const { exit, output, recorded, status } = yield* jobs.wait(id)
+        assert.deepStrictEqual([status, exit?.code, recorded], ["completed", 0, true])
+        const whole = Buffer.concat([Buffer.alloc(500_000), Buffer.from("end\n")])
+        assert.strictEqual(output.sha256, createHash("sha256").update(whole).digest("hex"))
+        assert.deepStrictEqual([output.bytesSeen, output.truncated, output.drained], [500_004, true, true])
+        assert.deepStrictEqual([output.spill, output.blob], ["failed", null])
+        assert.isBelow(output.spilledBytes, 64 * 1024 + 1)
+        assert.match(yield* (yield* jobs.output(id)).preview, /end\n$/)
+        yield* jobs.notices
+        assert.isTrue(yield* jobs.forget(id))
+        const next = yield* jobs.start(CommandSpec.shell("head -c 30000 /dev/zero; echo end"))
+        const later = yield* jobs.wait(next.id)
+        assert.deepStrictEqual([later.output.spill, later.output.spilledBytes], ["complete", 30_004])
+        assert.strictEqual((yield* readAll(next.id)).text.length, 30_004)
+      }).pipe(Effect.provide(durable(directory)))
+    }).pipe(Effect.scoped)
+)
 
 it.live("a durable runtime's output is read after a restart, and goes when its job is forgotten", () =>
   Effect.gen(function*() {

@@ -9,7 +9,9 @@ import * as fs from "node:fs"
 import * as path from "node:path"
 import type { Orders, Said } from "../support/hosts/owning.ts"
 import {
+  compiled,
   directory,
+  holdByTracer,
   type Host,
   host,
   isLiving,
@@ -18,6 +20,7 @@ import {
   newTag,
   reusePid,
   seenAt,
+  staysRoot,
   until,
   untilLiving
 } from "../support/processes.ts"
@@ -56,7 +59,15 @@ const application = (
   orders: Partial<Orders> = {}
 ): Effect.Effect<Application, never, Scope.Scope> =>
   Effect.gen(function*() {
-    const all: Orders = { directory: state, leaseMillis: 30_000, script: null, notices: "leaves", ...orders }
+    const all: Orders = {
+      directory: state,
+      leaseMillis: 30_000,
+      graceMillis: 300,
+      uid: null,
+      script: null,
+      notices: "leaves",
+      ...orders
+    }
     // In a file: the script in a command line would make the application look like its job.
     const ordersFile = path.join(yield* directory, "orders.json")
     fs.writeFileSync(ordersFile, JSON.stringify(all))
@@ -195,6 +206,78 @@ describe("a job whose application was killed", () => {
       }).pipe(Effect.provide(runtime(state)))
       assert.isTrue(job !== undefined && isLiving(job))
     }))
+})
+
+describe("a tree that its application could not end before it was killed", () => {
+  it.live("K05 leaves a leftover whose leader had ended: it is ended, and the exit that nobody recorded is unknown", () =>
+    Effect.gen(function*() {
+      const tag = yield* newTag
+      const state = yield* directory
+      const script = `(trap '' TERM; exec sleep 300.${tag}) >/dev/null 2>&1 & exit 0`
+      const first = yield* application(state, { script, graceMillis: 3_000 })
+      yield* first.sees("Terminating")
+      yield* first.signal("SIGKILL")
+      assert.strictEqual(living(tag).length, 1)
+      yield* Effect.gen(function*() {
+        assert.deepStrictEqual(yield* outcomes, ["ended error"])
+        assert.deepStrictEqual(living(tag), [])
+        const { error, exit, receipt, status } = yield* (yield* jobs).get(first.id)
+        assert.deepStrictEqual([status, error, exit], ["error", "its exit was not seen", { code: null, signal: null }])
+        assert.deepStrictEqual(receipt?.leftovers.map(({ name }) => name), ["sleep"])
+      }).pipe(Effect.provide(runtime(state)))
+    }))
+
+  live(
+    "K07 refuses the next life too: it is for review, and settles once it has ended by itself",
+    ["root", "cc"],
+    () =>
+      Effect.gen(function*() {
+        const nobody = 65534
+        const program = yield* compiled(staysRoot, { asRoot: true })
+        const state = yield* directory
+        fs.chownSync(state, nobody, nobody)
+        const orders = { uid: nobody, notices: "takes" as const }
+        const tag = yield* newTag
+        const first = yield* application(state, { ...orders, script: `exec ${program} ${tag}` })
+        const [child = assert.fail("no child")] = yield* untilLiving(tag, "program")
+        yield* Effect.addFinalizer(() => Effect.sync(() => isLiving(child) && process.kill(child.pid, "SIGKILL")))
+        yield* first.signal("SIGKILL")
+        const second = yield* application(state, orders)
+        assert.deepStrictEqual((yield* second.hears("Recovered")).outcomes, ["review kill_failed"])
+        assert.isTrue(isLiving(child))
+        assert.strictEqual((yield* second.hears("Notice")).noticeId, `${first.id}:kill_failed`)
+        process.kill(child.pid, "SIGUSR1")
+        yield* second.sees("Resolved")
+        assert.strictEqual((yield* second.hears("Notice")).noticeId, `${first.id}:cancelled`)
+      })
+  )
+
+  live(
+    "K08 stays in the next life too: it is for review, and a retry settles it when it is let go",
+    ["strace"],
+    () =>
+      Effect.gen(function*() {
+        const tag = yield* newTag
+        const state = yield* directory
+        const first = yield* application(state, { script: `exec sleep 300.${tag}` })
+        const [child = assert.fail("no child")] = yield* untilLiving(tag, "sleep")
+        const letGo = yield* holdByTracer(child.pid)
+        yield* first.signal("SIGKILL")
+        yield* Effect.gen(function*() {
+          assert.deepStrictEqual(yield* outcomes, ["review kill_failed"])
+          assert.isTrue(isLiving(child))
+          const recovery = yield* Recovery.Service
+          assert.deepStrictEqual((yield* recovery.review).map(({ id }) => id), [first.id])
+          yield* letGo
+          yield* until("it has gone", () => !isLiving(child))
+          assert.strictEqual((yield* recovery.retry(first.id)).status, "cancelled")
+          assert.deepStrictEqual((yield* takenNotices).map(({ noticeId }) => noticeId), [
+            `${first.id}:kill_failed`,
+            `${first.id}:cancelled`
+          ])
+        }).pipe(Effect.provide(runtime(state)))
+      })
+  )
 })
 
 describe("notices of an application that was killed", () => {

@@ -30,6 +30,7 @@ import {
   runtime,
   seenAt,
   type Services,
+  staysRoot,
   until,
   untilLiving,
   writeInto
@@ -366,20 +367,6 @@ describe("a program that ignores the polite signal", () => {
     ))
 })
 
-/** Never gives up being root, whoever starts it. Ends by itself at SIGUSR1. */
-const helper = `
-#define _GNU_SOURCE
-#include <signal.h>
-#include <unistd.h>
-static void leave(int signal) { _exit(0); }
-int main(void) {
-  if (setresuid(0, 0, 0) != 0) return 1;
-  signal(SIGUSR1, leave);
-  if (write(1, "ready\\n", 6) != 6) return 1;
-  for (;;) pause();
-}
-`
-
 describe("a child that has become another user's", () => {
   const rights = ["root", "cc"] as const
 
@@ -388,7 +375,7 @@ describe("a child that has become another user's", () => {
     rights,
     () =>
       Effect.gen(function*() {
-        const program = yield* compiled(helper, { asRoot: true })
+        const program = yield* compiled(staysRoot, { asRoot: true })
         const unprivileged = yield* host<Told>(unprivilegedHost, [program])
         const stopped = yield* unprivileged.line
         const { pid } = survivorOf(stopped)
@@ -423,7 +410,7 @@ describe("a child that has become another user's", () => {
 
   live("K07 is named alone where the rest of its tree obeyed", rights, () =>
     Effect.gen(function*() {
-      const program = yield* compiled(helper, { asRoot: true })
+      const program = yield* compiled(staysRoot, { asRoot: true })
       const unprivileged = yield* host<Told>(unprivilegedHost, ["sh", "-c", `${program} & wait`])
       const told = yield* unprivileged.line
       const { info } = told

@@ -219,6 +219,20 @@ export const reusePid = (pid: number, seconds: string): Effect.Effect<Seen, PidT
     return yield* new PidTaken({ pid })
   })
 
+/** Never gives up being root, whoever starts it. Ends by itself at SIGUSR1. */
+export const staysRoot = `
+#define _GNU_SOURCE
+#include <signal.h>
+#include <unistd.h>
+static void leave(int signal) { _exit(0); }
+int main(void) {
+  if (setresuid(0, 0, 0) != 0) return 1;
+  signal(SIGUSR1, leave);
+  if (write(1, "ready\\n", 6) != 6) return 1;
+  for (;;) pause();
+}
+`
+
 /** A program compiled from C that every user may run; with `asRoot` it runs with its owner's rights. */
 export const compiled = (
   source: string,

@@ -1,8 +1,9 @@
 /**
  * An application with its rows in a file, which says line by line what comes of them. It goes on until it is killed.
  *
- * Argument: a file of JSON: `directory` of its state, `leaseMillis`, `script` of a job to start (or `null`), and what it does with
- * notices: it `takes` them and says so, is `handed` them and never done with them, or `leaves` them.
+ * Argument: a file of JSON: `directory` of its state, `leaseMillis`, `graceMillis`, `script` of a job to start (or `null`), `uid` of
+ * the user it becomes first (or `null`), and what it does with notices: it `takes` them and says so, is `handed` them and never
+ * done with them, or `leaves` them.
  */
 import { NodeProcessDriver, NodeProcessRuntime } from "@procyon/platform-node"
 import { BackgroundProcess, CommandSpec, ProcessRuntime, Recovery, Settings } from "@procyon/runtime"
@@ -13,6 +14,8 @@ import { readFileSync, writeSync } from "node:fs"
 export interface Orders {
   readonly directory: string
   readonly leaseMillis: number
+  readonly graceMillis: number
+  readonly uid: number | null
   readonly script: string | null
   readonly notices: "takes" | "handed" | "leaves"
 }
@@ -27,11 +30,22 @@ export type Said =
   | { readonly _tag: "Event"; readonly name: string; readonly left: number }
 
 const orders: Orders = JSON.parse(readFileSync(process.argv[2] ?? "", "utf8"))
+if (orders.uid !== null) {
+  process.setgroups?.([])
+  process.setgid?.(orders.uid)
+  process.setuid?.(orders.uid)
+}
 const say = (said: Said): void => void writeSync(1, `${JSON.stringify(said)}\n`)
 
 const runtime = ProcessRuntime.layer.pipe(
   Layer.provide([NodeProcessDriver.layer, NodeProcessRuntime.layerLedger({ directory: orders.directory })]),
-  Layer.provide(Settings.layer({ graceMillis: 300, leaseMillis: orders.leaseMillis, startAnswerMillis: 10_000 }))
+  Layer.provide(Settings.layer({
+    graceMillis: orders.graceMillis,
+    forceWindowMillis: 1_000,
+    heartbeatMillis: 500,
+    leaseMillis: orders.leaseMillis,
+    startAnswerMillis: 10_000
+  }))
 )
 
 const application = Effect.gen(function*() {
