@@ -31,6 +31,7 @@ import type { Question, Seen, Start } from "./internal/keeper/protocol.ts"
 import type { MakeFifos } from "./internal/mkfifo.ts"
 import { errnoOf } from "./internal/processTable.ts"
 import { type Failure, nameFailure, nameLimit } from "./internal/spawnFailure.ts"
+import * as Starting from "./internal/starting.ts"
 import * as StartQueue from "./internal/startQueue.ts"
 import * as NodeProcessDriver from "./NodeProcessDriver.ts"
 
@@ -173,14 +174,11 @@ export const make = (
     }
 
     /** Enqueues a start. Answers what to wait for, and how to undo it from wherever it has got to. */
-    const begin = (request: ProcessDriver.SpawnRequest): Starting => {
+    const begin = (request: ProcessDriver.SpawnRequest): Starting.Starting => {
       let state: "queued" | "launched" | "over" | ProcessDriver.Child = "queued"
       let undone: (() => void) | null = null
       let withdraw = (): void => {}
-      let answer: Answer | null = null
-      let tell = (given: Answer): void => {
-        answer = given
-      }
+      const { await: awaitAnswer, tell } = Starting.answerOnce()
       const fail = (failure: Failure): void => {
         state = "over"
         tell(Effect.fail(new ProcessDriver.SpawnFailed(failure)))
@@ -221,12 +219,7 @@ export const make = (
         launch: () => take(names)
       })
       return {
-        await(resume) {
-          // Never at once: a fiber that goes on within its turn may be interrupted before it has taken the answer.
-          const answered = answer
-          if (answered === null) tell = resume
-          else queueMicrotask(() => resume(answered))
-        },
+        await: awaitAnswer,
         undo: Effect.callback<void>((resume) => {
           const done = (): void => resume(Effect.void)
           takeBack()
@@ -251,14 +244,7 @@ export const make = (
 
     return Apart.detached(direct, {
       ...direct,
-      spawn: (request) =>
-        Effect.suspend(() => {
-          const starting = begin(request)
-          return Effect.callback((resume) => {
-            starting.await(resume)
-            return starting.undo
-          })
-        }),
+      spawn: (request) => Starting.spawning(() => begin(request)),
       attach: (request) => Effect.sync(() => attach(request)),
       look,
       occupied: client.occupied,
@@ -300,14 +286,6 @@ const makeAuto = (options: Options): Effect.Effect<ProcessDriver.ProcessDriver, 
       Effect.logDebug(`Children are started directly, and not through a keeper: ${reason}`),
       NodeProcessDriver.makeWith(options)
     ))
-
-type Answer = Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed>
-
-/** A start on its way. */
-interface Starting {
-  readonly await: (resume: (answer: Answer) => void) => void
-  readonly undo: Effect.Effect<void>
-}
 
 /** The keeper, for as long as the scope is open. */
 const acquireClient = (

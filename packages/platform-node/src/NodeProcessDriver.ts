@@ -21,6 +21,7 @@ import * as FifoPool from "./internal/fifoPool.ts"
 import * as Leader from "./internal/leader.ts"
 import { isDead, linux, type ProcessTable, readBootId, tryReadStat } from "./internal/processTable.ts"
 import * as PsTable from "./internal/psTable.ts"
+import * as Starting from "./internal/starting.ts"
 import * as StartQueue from "./internal/startQueue.ts"
 import * as Trees from "./internal/trees.ts"
 
@@ -130,12 +131,9 @@ const build = Effect.fnUntraced(function*(options: Options) {
   }
 
   /** Enqueues a start. Answers what to wait for, and how to undo it from wherever it has got to. */
-  const begin = (request: ProcessDriver.SpawnRequest): Starting => {
+  const begin = (request: ProcessDriver.SpawnRequest): Starting.Starting => {
     let state: "queued" | "undone" | ProcessDriver.Child = "queued"
-    let answer: Answer | null = null
-    let tell = (given: Answer): void => {
-      answer = given
-    }
+    const { await: awaitAnswer, tell } = Starting.answerOnce()
     let names: ReadonlyArray<string> | null = null
     const launch = (): void => {
       if (closed) return tell(Effect.fail(new ProcessDriver.SpawnFailed({ problem: "Other", code: "ECANCELED" })))
@@ -174,12 +172,7 @@ const build = Effect.fnUntraced(function*(options: Options) {
       : detached.files.remove(request.detached.name)
     const takeBack = queue.add({ prepare, launch })
     return {
-      await(resume) {
-        // Never at once: a fiber that goes on within its turn may be interrupted before it has taken the answer.
-        const answered = answer
-        if (answered === null) tell = resume
-        else queueMicrotask(() => resume(answered))
-      },
+      await: awaitAnswer,
       undo: Effect.suspend(() => {
         const before = state
         state = "undone"
@@ -191,14 +184,7 @@ const build = Effect.fnUntraced(function*(options: Options) {
 
   return {
     capabilities: capabilitiesOf(bootId, table, detached !== null),
-    spawn: (request) =>
-      Effect.suspend(() => {
-        const starting = begin(request)
-        return Effect.callback((resume) => {
-          starting.await(resume)
-          return starting.undo
-        })
-      }),
+    spawn: (request) => Starting.spawning(() => begin(request)),
     self: selfOf(bootId, table ?? linux),
     probe: (identity) => Effect.sync(() => probe(identity, bootId, table ?? linux)),
     attach: (request) => Effect.sync(() => attach(request)),
@@ -231,14 +217,6 @@ export const layer: Layer.Layer<ProcessDriver.Service> = Layer.effect(ProcessDri
 /** As `layer`, with a place for detached processes. Each call makes another layer: keep the one that is provided. */
 export const layerWith = (options: Options): Layer.Layer<ProcessDriver.Service> =>
   Layer.effect(ProcessDriver.Service, makeWith(options))
-
-type Answer = Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed>
-
-/** A start on its way. */
-interface Starting {
-  readonly await: (resume: (answer: Answer) => void) => void
-  readonly undo: Effect.Effect<void>
-}
 
 const selfOf = (bootId: string | null, table: ProcessTable): Identity | null => {
   const stat = bootId === null ? null : tryReadStat(process.pid, table)

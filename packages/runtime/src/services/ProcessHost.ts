@@ -286,7 +286,7 @@ const make = Effect.gen(function*() {
   const adopting = Adopting.make(core, {
     store: Option.getOrNull(store),
     fileOf,
-    makeRetention,
+    makeRetention: (id, stream, policy, onCap) => makeRetention(id, stream, policy, onCap, true),
     watch: watchdog.arm,
     live
   })

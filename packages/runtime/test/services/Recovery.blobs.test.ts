@@ -1,16 +1,13 @@
 import { assert, it } from "@effect/vitest"
-import { BackgroundProcess, BlobStore, BlobStoreMemory, CommandSpec, ProcessLedger, Recovery } from "@procyon/runtime"
+import { type BackgroundProcess, BlobStore, BlobStoreMemory, ProcessLedger, Recovery } from "@procyon/runtime"
 import { child, type Script, World } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import * as Lives from "./lives.ts"
+import { jobsOf, reconciled, start } from "./lives.ts"
 
-const run = CommandSpec.make
-
-const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
-const start = (name: string) => Effect.flatMap(jobsOf("s1"), (jobs) => jobs.start(run(name)))
 const rowOf = (id: string) => ProcessLedger.Service.use((ledger) => ledger.get(id))
 const small = { outputBytes: 8192 }
 const text = "0123456789".repeat(3000)
@@ -52,16 +49,6 @@ const law = <A, E>(
   it.effect(name, () => {
     const store = new Shared()
     return Effect.provide(body(store), Layer.merge(Lives.layer({ children }), Layer.fresh(store.layer)))
-  })
-
-/** The report of the first pass, on a clock that moves for it. */
-const reconciled = (life: Lives.Life) =>
-  Effect.gen(function*() {
-    const world = yield* World
-    const pass = yield* Effect.forkChild(life.run(Recovery.Service.use((recovery) => recovery.started)))
-    yield* world.drain
-    for (let second = 0; second < 60 && pass.pollUnsafe() === undefined; second++) yield* world.advance("1 second")
-    return yield* Fiber.join(pass)
   })
 
 /** All that is left of an output, read by one who follows, and where it has gaps. */

@@ -1,42 +1,20 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import { BackgroundProcess, CommandSpec, ProcessLedger, Recovery } from "@procyon/runtime"
-import { child, type Script, World } from "@procyon/testing"
+import { child, World } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
 import * as Lives from "./lives.ts"
+import { jobsOf, law, reconciled, start } from "./lives.ts"
 
 const run = CommandSpec.make
 
-const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
-const start = (name: string, options?: BackgroundProcess.StartOptions) =>
-  Effect.flatMap(jobsOf("s1"), (jobs) => jobs.start(run(name), options))
 const notices = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.notices)
 const noticeIds = Effect.map(notices, (all) => all.map((notice) => notice._tag === "Job" ? notice.noticeId : "summary"))
 const list = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.list)
 const rows = ProcessLedger.Service.use((ledger) => ledger.rows())
 const statuses = Effect.map(rows, (all) => all.map((row) => row.status))
-
-const law = <A, E>(
-  name: string,
-  children: Record<string, Script>,
-  body: Effect.Effect<A, E, Parameters<typeof Lives.begin> extends never ? never : LivesServices>
-) => it.effect(name, () => Effect.provide(body, Lives.layer({ children })))
-
-type LivesServices = typeof Lives.begin extends
-  (...args: ReadonlyArray<never>) => Effect.Effect<unknown, unknown, infer R> ? R
-  : never
-
-/** The report of the first pass, on a clock that moves for it. */
-const reconciled = (life: Lives.Life) =>
-  Effect.gen(function*() {
-    const world = yield* World
-    const pass = yield* Effect.forkChild(life.run(Recovery.Service.use((recovery) => recovery.started)))
-    yield* world.drain
-    for (let second = 0; second < 60 && pass.pollUnsafe() === undefined; second++) yield* world.advance("1 second")
-    return yield* Fiber.join(pass)
-  })
 
 const outcomes = (report: Recovery.Report) => report.entries.map(({ outcome, status }) => `${outcome} ${status}`)
 

@@ -2,10 +2,13 @@
  * Several lives of an application in one scripted world, over one ledger that outlives them: each may end by its layer's
  * close, be killed in the middle of whatever it does, or be stopped and go on later.
  */
-import { ScriptedDriver, World } from "@procyon/testing"
+import { assert, it } from "@effect/vitest"
+import { BackgroundProcess, CommandSpec, Recovery } from "@procyon/runtime"
+import { type Script, ScriptedDriver, World } from "@procyon/testing"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
@@ -123,3 +126,30 @@ export const begin = (
 
 /** Applications by pid: they are no processes of the scripted table. A pid is of one test only. */
 const applications = new Map<number, "alive" | "gone">()
+
+export const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
+
+/** Starts a job of owner `s1`. */
+export const start = (name: string, options?: BackgroundProcess.StartOptions) =>
+  Effect.flatMap(jobsOf("s1"), (jobs) => jobs.start(CommandSpec.make(name), options))
+
+/** A law on a fresh world. */
+export const law = <A, E>(
+  name: string,
+  children: Record<string, Script>,
+  body: Effect.Effect<A, E, Shared>
+) => it.effect(name, () => Effect.provide(body, layer({ children })))
+
+/** On a clock that moves for it, a minute at most. */
+export const moving = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const fiber = yield* Effect.forkChild(effect)
+    yield* world.drain
+    for (let second = 0; second < 60 && fiber.pollUnsafe() === undefined; second++) yield* world.advance("1 second")
+    assert.isDefined(fiber.pollUnsafe(), "it ends within a minute")
+    return yield* Fiber.join(fiber)
+  })
+
+/** The report of the first pass. */
+export const reconciled = (life: Life) => moving(life.run(Recovery.Service.use((recovery) => recovery.started)))

@@ -39,8 +39,7 @@ export interface Options {
     id: string,
     stream: StreamName,
     policy: Policy,
-    onCap: () => void,
-    detached: boolean
+    onCap: () => void
   ) => OutputRetention.OutputRetention
   /** Arms its deadlines and its beat. */
   readonly watch: (process: OwnedProcess) => void
@@ -106,7 +105,7 @@ export const make = (core: Core, options: Options): Adopting => {
     const onCap = () =>
       core.dispatch(process, { _tag: "EndRequested", request: { cause: { _tag: "OutputCap" }, now: false } })
     const retentionOf = (stream: StreamName) =>
-      isRead ? options.makeRetention(row.id, stream, policy, onCap, true) : recordedOf(row, stream)
+      isRead ? options.makeRetention(row.id, stream, policy, onCap) : recordedOf(row, stream)
     const process: OwnedProcess = new OwnedProcess({
       id: row.id,
       command: null,

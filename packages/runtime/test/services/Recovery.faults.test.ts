@@ -1,49 +1,18 @@
-import { assert, describe, it } from "@effect/vitest"
-import {
-  BackgroundProcess,
-  CommandSpec,
-  ProcessDriver,
-  ProcessLedger,
-  Recovery,
-  type Settings,
-  ShutdownBarrier
-} from "@procyon/runtime"
-import { child, type Script, World } from "@procyon/testing"
+import { assert, describe } from "@effect/vitest"
+import { ProcessDriver, ProcessLedger, Recovery, type Settings, ShutdownBarrier } from "@procyon/runtime"
+import { child, World } from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Lives from "./lives.ts"
+import { jobsOf, law, moving, reconciled, start } from "./lives.ts"
 
-const run = CommandSpec.make
-
-const jobsOf = (owner: string) => Effect.map(BackgroundProcess.Service, (service) => service.of(owner))
-const start = (name: string, options?: BackgroundProcess.StartOptions) =>
-  Effect.flatMap(jobsOf("s1"), (jobs) => jobs.start(run(name), options))
 const list = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.list)
 const notices = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.notices)
 const noticeIds = Effect.map(notices, (all) => all.map((notice) => notice._tag === "Job" ? notice.noticeId : "summary"))
 const rows = ProcessLedger.Service.use((ledger) => ledger.rows())
 const statuses = Effect.map(rows, (all) => all.map((row) => row.status))
 const reconcile = Recovery.Service.use((recovery) => recovery.reconcile)
-
-const law = <A, E>(
-  name: string,
-  children: Record<string, Script>,
-  body: Effect.Effect<A, E, Lives.Shared>
-) => it.effect(name, () => Effect.provide(body, Lives.layer({ children })))
-
-/** On a clock that moves for it, a minute at most. */
-const moving = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.gen(function*() {
-    const world = yield* World
-    const fiber = yield* Effect.forkChild(effect)
-    yield* world.drain
-    for (let second = 0; second < 60 && fiber.pollUnsafe() === undefined; second++) yield* world.advance("1 second")
-    assert.isDefined(fiber.pollUnsafe(), "it ends within a minute")
-    return yield* Fiber.join(fiber)
-  })
-
-const reconciled = (life: Lives.Life) => moving(life.run(Recovery.Service.use((recovery) => recovery.started)))
 
 const outcomes = (report: Recovery.Report) => report.entries.map(({ outcome, status }) => `${outcome} ${status}`)
 
