@@ -6,24 +6,9 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as WorkspaceStore from "@procyon/runtime/ports/WorkspaceStore"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-
-/** What a test does to the files around a store, past it. Paths are absolute; what is asked for has to be possible. */
-export interface FilesService {
-  /** A real path of a directory that is the test's own. */
-  readonly home: string
-  readonly makeDirectory: (path: string) => Effect.Effect<void>
-  readonly write: (path: string) => Effect.Effect<void>
-  readonly link: (target: string, path: string) => Effect.Effect<void>
-  readonly rename: (from: string, to: string) => Effect.Effect<void>
-  /** Whether there is anything of this name, a link too. */
-  readonly has: (path: string) => Effect.Effect<boolean>
-}
-
-/** The key of the files around a store. */
-export class Files extends Context.Service<Files, FilesService>()("@procyon/testing/WorkspaceStoreLaws/Files") {}
+import { Files, type FilesService } from "./Files.ts"
 
 interface Law {
   readonly name: string

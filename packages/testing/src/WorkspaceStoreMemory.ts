@@ -8,7 +8,7 @@ import * as WorkspaceStore from "@procyon/runtime/ports/WorkspaceStore"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { Files, type FilesService } from "./WorkspaceStoreLaws.ts"
+import { Files, type FilesService } from "./Files.ts"
 
 interface Node {
   readonly kind: "directory" | "file" | "link"

@@ -1,6 +1,8 @@
 /** Tools for testing programs on Procyon, and for testing implementations of its ports. */
 export * as DriverLaws from "./DriverLaws.ts"
+export { Files, type FilesService } from "./Files.ts"
 export * as LedgerLaws from "./LedgerLaws.ts"
+export * as Lives from "./Lives.ts"
 export * as RuntimeTest from "./RuntimeTest.ts"
 export { child, type Escape, type ForkOptions, type Script, type Timing } from "./Script.ts"
 export * as ScriptedDriver from "./ScriptedDriver.ts"

@@ -1,4 +1,4 @@
-import { WorkspaceStoreLaws } from "@procyon/testing"
+import { Files } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as fs from "node:fs"
@@ -7,8 +7,8 @@ import { temporaryDirectory } from "./directory.ts"
 const has = (path: string): boolean => fs.lstatSync(path, { throwIfNoEntry: false }) !== undefined
 
 /** Real files in a directory of the test's own. */
-export const layer: Layer.Layer<WorkspaceStoreLaws.Files> = Layer.effect(
-  WorkspaceStoreLaws.Files,
+export const layer: Layer.Layer<Files> = Layer.effect(
+  Files,
   Effect.map(temporaryDirectory, (directory) => ({
     home: fs.realpathSync(directory),
     makeDirectory: (path) => Effect.sync(() => fs.mkdirSync(path)),

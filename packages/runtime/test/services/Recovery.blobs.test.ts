@@ -1,11 +1,10 @@
 import { assert, it } from "@effect/vitest"
 import { type BackgroundProcess, BlobStore, BlobStoreMemory, ProcessLedger, Recovery } from "@procyon/runtime"
-import { child, type Script, World } from "@procyon/testing"
+import { child, Lives, type Script, World } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
-import * as Lives from "./lives.ts"
 import { jobsOf, reconciled, start } from "./lives.ts"
 
 const rowOf = (id: string) => ProcessLedger.Service.use((ledger) => ledger.get(id))
@@ -72,14 +71,14 @@ law(
   () =>
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(301, small)
+      const first = yield* Lives.begin(small)
       const one = yield* first.run(start("loud"))
       const two = yield* first.run(start("loud"))
       yield* world.advance("5 seconds")
       const refs = [(yield* rowOf(one.id))?.output?.stdout.blob, (yield* rowOf(two.id))?.output?.stdout.blob]
       assert.strictEqual(new Set(refs).size, 2)
       yield* first.kill
-      const second = yield* Lives.begin(302, small)
+      const second = yield* Lives.begin(small)
       yield* reconciled(second)
       const jobs = yield* second.run(jobsOf("s1"))
       yield* jobs.notices
@@ -99,8 +98,8 @@ law(
   () =>
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(311, small)
-      const second = yield* Lives.begin(312, small)
+      const first = yield* Lives.begin(small)
+      const second = yield* Lives.begin(small)
       const one = yield* first.run(start("loud"))
       const two = yield* second.run(start("loud"))
       yield* world.advance("5 seconds")
@@ -118,15 +117,15 @@ law(
   (store) =>
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(321, small)
+      const first = yield* Lives.begin(small)
       const dead = yield* first.run(start("server"))
-      const living = yield* Lives.begin(322, small)
+      const living = yield* Lives.begin(small)
       const other = yield* living.run(start("other"))
       yield* world.advance("1 second")
       const view = yield* living.run(outputOf(other.id))
       assert.strictEqual((yield* view.metadata).spill, "writing")
       yield* first.kill
-      const third = yield* Lives.begin(323, small)
+      const third = yield* Lives.begin(small)
       yield* reconciled(third)
       assert.deepStrictEqual(new Set(store.removed), new Set([dead.id, `${dead.id}-stderr`]))
       const unavailable = yield* Effect.flip(third.run(outputOf(dead.id)))
@@ -146,11 +145,11 @@ law(
   () =>
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(331, small)
+      const first = yield* Lives.begin(small)
       const { id } = yield* first.run(start("loud"))
       yield* world.advance("5 seconds")
       yield* first.kill
-      const second = yield* Lives.begin(332, small)
+      const second = yield* Lives.begin(small)
       yield* reconciled(second)
       const jobs = yield* second.run(jobsOf("s1"))
       const view = yield* jobs.output(id)
@@ -164,12 +163,12 @@ law(
 law("a blob that is gone is told as a gap, and its job can be forgotten", { loud }, () =>
   Effect.gen(function*() {
     const world = yield* World
-    const first = yield* Lives.begin(341, small)
+    const first = yield* Lives.begin(small)
     const { id } = yield* first.run(start("loud"))
     yield* world.advance("5 seconds")
     yield* first.kill
     yield* BlobStore.Service.use((store) => store.remove(id))
-    const second = yield* Lives.begin(342, small)
+    const second = yield* Lives.begin(small)
     yield* reconciled(second)
     const jobs = yield* second.run(jobsOf("s1"))
     const view = yield* jobs.output(id)
@@ -185,7 +184,7 @@ law(
     Effect.gen(function*() {
       const world = yield* World
       store.full = true
-      const first = yield* Lives.begin(351, small)
+      const first = yield* Lives.begin(small)
       const { id } = yield* first.run(start("loud"))
       yield* world.advance("5 seconds")
       const jobs = yield* first.run(jobsOf("s1"))
@@ -199,7 +198,7 @@ law(
       assert.isNotNull(blob)
       assert.deepStrictEqual([stored?.blob, stored?.gap, stored?.spilledBytes], [blob, gap, spilledBytes])
       yield* first.kill
-      const second = yield* Lives.begin(352, small)
+      const second = yield* Lives.begin(small)
       yield* reconciled(second)
       const { data, gaps } = yield* readAll(yield* second.run(outputOf(id)))
       assert.deepStrictEqual(gaps, gap === null ? [] : [gap])
@@ -214,7 +213,7 @@ law(
     Effect.gen(function*() {
       const world = yield* World
       store.full = true
-      const first = yield* Lives.begin(361, small)
+      const first = yield* Lives.begin(small)
       const { id } = yield* first.run(start("loud"))
       yield* world.advance("5 seconds")
       const jobs = yield* first.run(jobsOf("s1"))
@@ -235,7 +234,7 @@ law(
   () =>
     Effect.gen(function*() {
       const world = yield* World
-      const life = yield* Lives.begin(371, small)
+      const life = yield* Lives.begin(small)
       const { id } = yield* life.run(start("server"))
       yield* world.advance("1 second")
       const stopping = yield* Effect.forkChild(life.run(Effect.flatMap(jobsOf("s1"), (jobs) => jobs.stop(id))))
@@ -252,7 +251,7 @@ law(
 law("a blob stays while a row names it that another runtime has taken over", { loud }, () =>
   Effect.gen(function*() {
     const world = yield* World
-    const first = yield* Lives.begin(381, small)
+    const first = yield* Lives.begin(small)
     const { id } = yield* first.run(start("loud"))
     yield* world.advance("5 seconds")
     const jobs = yield* first.run(jobsOf("s1"))
@@ -261,7 +260,7 @@ law("a blob stays while a row names it that another runtime has taken over", { l
     // As where nothing is known of the holder, and its lease has run out.
     const unheld = { status: "completed", holder: null, leaseUntil: 0 } as const
     assert.isTrue(yield* ledger.transition(id, { fence: 1, status: "completed" }, unheld))
-    const second = yield* Lives.begin(382, small)
+    const second = yield* Lives.begin(small)
     assert.strictEqual((yield* reconciled(second)).known, 1)
     assert.strictEqual((yield* rowOf(id))?.fence, 2)
     assert.isTrue(yield* jobs.forget(id))
@@ -274,7 +273,7 @@ law("a blob stays while the ledger keeps the row that names it", { loud }, () =>
     let broken = false
     const ledger = yield* ProcessLedger.Service
     const failing = Effect.fail(new ProcessLedger.LedgerError({ operation: "remove", problem: "Unavailable" }))
-    const first = yield* Lives.begin(391, small).pipe(
+    const first = yield* Lives.begin(small).pipe(
       Effect.provideService(ProcessLedger.Service, {
         ...ledger,
         remove: (id, fence) => broken ? failing : ledger.remove(id, fence)
@@ -287,7 +286,7 @@ law("a blob stays while the ledger keeps the row that names it", { loud }, () =>
     broken = true
     assert.isTrue(yield* jobs.forget(id))
     yield* first.kill
-    const second = yield* Lives.begin(392, small)
+    const second = yield* Lives.begin(small)
     yield* reconciled(second)
     const again = yield* second.run(jobsOf("s1"))
     assert.deepStrictEqual(yield* readAll(yield* again.output(id)), { data: text, gaps: [] })

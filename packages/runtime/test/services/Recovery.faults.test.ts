@@ -1,10 +1,9 @@
 import { assert, describe } from "@effect/vitest"
 import { ProcessDriver, ProcessLedger, Recovery, type Settings, ShutdownBarrier } from "@procyon/runtime"
-import { child, World } from "@procyon/testing"
+import { child, Lives, World } from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Lives from "./lives.ts"
 import { jobsOf, law, moving, reconciled, start } from "./lives.ts"
 
 const list = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.list)
@@ -18,7 +17,6 @@ const outcomes = (report: Recovery.Report) => report.entries.map(({ outcome, sta
 
 /** A life whose ledger or driver is another one. */
 const beginWith = (
-  pid: number,
   change: {
     readonly ledger?: (ledger: ProcessLedger.ProcessLedger) => Partial<ProcessLedger.ProcessLedger>
     readonly driver?: (driver: ProcessDriver.ProcessDriver) => Partial<ProcessDriver.ProcessDriver>
@@ -28,7 +26,7 @@ const beginWith = (
   Effect.gen(function*() {
     const ledger = yield* ProcessLedger.Service
     const driver = yield* ProcessDriver.Service
-    return yield* Lives.begin(pid, settings).pipe(
+    return yield* Lives.begin(settings).pipe(
       Effect.provideService(ProcessLedger.Service, { ...ledger, ...change.ledger?.(ledger) }),
       Effect.provideService(ProcessDriver.Service, { ...driver, ...change.driver?.(driver) })
     )
@@ -46,11 +44,11 @@ describe("a ledger that fails while a runtime starts", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1001)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
       yield* first.kill
       let broken = true
-      const second = yield* beginWith(1002, {
+      const second = yield* beginWith({
         ledger: (ledger) => ({
           rows: (filter) => Effect.suspend(() => broken ? unavailable("rows") : ledger.rows(filter))
         })
@@ -67,11 +65,11 @@ describe("a ledger that fails while a runtime starts", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1011)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
       yield* first.kill
       let broken = true
-      const second = yield* beginWith(1012, {
+      const second = yield* beginWith({
         ledger: (ledger) => ({
           transition: (...args) => Effect.suspend(() => broken ? unavailable("transition") : ledger.transition(...args))
         })
@@ -88,13 +86,13 @@ describe("a ledger that fails while a runtime starts", () => {
     { server: child, quick: child.exits(0, { after: "1 second" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1021)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
       const { id } = yield* first.run(start("quick"))
       yield* world.advance("2 seconds")
       yield* first.kill
       let broken = true
-      const second = yield* moving(beginWith(1022, {
+      const second = yield* moving(beginWith({
         ledger: (ledger) => ({
           transition: (...args) =>
             Effect.suspend(() => broken ? unanswered(ledger.transition(...args)) : ledger.transition(...args))
@@ -115,10 +113,10 @@ describe("a driver that takes its time to attach", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1031)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server", { lifetime: "detached" }))
       const gate = Deferred.makeUnsafe<void>()
-      const life = yield* beginWith(1032, {
+      const life = yield* beginWith({
         driver: (driver) => ({ attach: (request) => Effect.andThen(Deferred.await(gate), driver.attach(request)) })
       })
       yield* reconciled(life)
@@ -139,9 +137,9 @@ describe("a driver that takes its time to attach", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1401)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server", { lifetime: "detached" }))
-      const life = yield* beginWith(1402, { driver: () => ({ attach: () => Effect.never }) })
+      const life = yield* beginWith({ driver: () => ({ attach: () => Effect.never }) })
       yield* reconciled(life)
       yield* first.kill
       const pass = yield* Effect.forkChild(life.run(reconcile))
@@ -158,12 +156,12 @@ describe("a driver that takes its time to attach", () => {
     { server: child, other: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1041)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
       yield* first.run(start("other"))
       yield* first.kill
       let calls = 0
-      const second = yield* Effect.forkChild(beginWith(1042, {
+      const second = yield* Effect.forkChild(beginWith({
         driver: (driver) => ({
           attach: (request) => Effect.suspend(() => calls++ === 0 ? Effect.never : driver.attach(request))
         })
@@ -181,12 +179,12 @@ describe("a shutdown in the middle of a pass", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1051)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
       yield* first.kill
       const gate = Deferred.makeUnsafe<void>()
       let claims = 0
-      const second = yield* moving(beginWith(1052, {
+      const second = yield* moving(beginWith({
         ledger: (ledger) => ({
           transition: (...args) =>
             Effect.suspend(() => {
@@ -217,7 +215,7 @@ describe("a shutdown in the middle of a pass", () => {
     "answers who asks for another, also when it is over",
     {},
     Effect.gen(function*() {
-      const life = yield* Lives.begin(1061)
+      const life = yield* Lives.begin()
       yield* reconciled(life)
       const recovery = yield* life.run(Recovery.Service)
       yield* life.close
@@ -233,7 +231,7 @@ describe("a row that a ledger has moved without an answer", () => {
     Effect.gen(function*() {
       const world = yield* World
       let lost = 0
-      const first = yield* beginWith(1071, {
+      const first = yield* beginWith({
         ledger: (ledger) => ({
           transition: (id, expected, changes) =>
             Effect.suspend(() =>
@@ -258,7 +256,7 @@ describe("a row that a ledger has moved without an answer", () => {
     Effect.gen(function*() {
       const world = yield* World
       let broken = true
-      const first = yield* beginWith(1081, {
+      const first = yield* beginWith({
         ledger: (ledger) => ({
           transition: (id, expected, changes) =>
             Effect.suspend(() =>
@@ -283,7 +281,7 @@ describe("a row that a ledger has moved without an answer", () => {
     Effect.gen(function*() {
       const world = yield* World
       let broken = true
-      const first = yield* beginWith(1091, {
+      const first = yield* beginWith({
         ledger: (ledger) => ({
           transition: (id, expected, changes) =>
             Effect.suspend(() =>
@@ -294,7 +292,7 @@ describe("a row that a ledger has moved without an answer", () => {
         })
       })
       yield* first.run(start("quick"))
-      const second = yield* Lives.begin(1092)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       yield* world.advance("5 minutes")
       broken = false
@@ -312,7 +310,7 @@ describe("a row that a ledger has written without an answer", () => {
     Effect.gen(function*() {
       const world = yield* World
       let broken = true
-      const first = yield* beginWith(1201, {
+      const first = yield* beginWith({
         ledger: (ledger) => ({
           insert: (row) => Effect.suspend(() => broken ? unanswered(ledger.insert(row)) : ledger.insert(row))
         })
@@ -324,7 +322,7 @@ describe("a row that a ledger has written without an answer", () => {
       yield* world.advance("30 seconds")
       assert.deepStrictEqual([yield* statuses, yield* world.alive], [["error"], []])
       yield* first.kill
-      const second = yield* Lives.begin(1202)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       assert.deepStrictEqual([yield* second.run(notices), yield* second.run(list)], [[], []])
     })
@@ -335,9 +333,9 @@ describe("a row that a ledger has written without an answer", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const other = yield* Lives.begin(1211)
+      const other = yield* Lives.begin()
       yield* other.run(start("server"))
-      const first = yield* beginWith(1212, {
+      const first = yield* beginWith({
         ledger: (ledger) => ({
           insert: () => Effect.never,
           get: () => Effect.map(ledger.rows(), ([row]) => row ?? null)
@@ -358,7 +356,7 @@ describe("a job that settles while its kill_failed notice is being read", () => 
     { server: child.ignores("SIGTERM").refuses("SIGKILL") },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1101)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server"))
       const jobs = yield* first.run(jobsOf("s1"))
       yield* moving(jobs.stop(id))
@@ -371,7 +369,7 @@ describe("a job that settles while its kill_failed notice is being read", () => 
       yield* Deferred.succeed(gate, undefined)
       yield* Fiber.join(consumer)
       yield* first.kill
-      const second = yield* Lives.begin(1102)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       assert.deepStrictEqual(yield* second.run(noticeIds), [`${id}:cancelled`])
     })
@@ -383,7 +381,7 @@ describe("a job that settles while its kill_failed notice is being read", () => 
     Effect.gen(function*() {
       const world = yield* World
       const gate = Deferred.makeUnsafe<void>()
-      const first = yield* beginWith(1111, {
+      const first = yield* beginWith({
         ledger: (ledger) => ({
           transition: (id, expected, changes) =>
             changes.told === "completed"
@@ -404,7 +402,7 @@ describe("a job that settles while its kill_failed notice is being read", () => 
       yield* Deferred.succeed(gate, undefined)
       const told = [...(yield* Fiber.join(taking))]
       yield* first.kill
-      const second = yield* Lives.begin(1112)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       told.push(...(yield* second.run(noticeIds)))
       assert.deepStrictEqual(told, [`${id}:kill_failed`, `${quick.id}:completed`, `${id}:cancelled`])
@@ -422,14 +420,13 @@ describe("jobs that ended before", () => {
     },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1301)
+      const first = yield* Lives.begin()
       const late = (yield* first.run(start("late"))).id
       const early = (yield* first.run(start("early"))).id
       const last = (yield* first.run(start("last"))).id
       yield* world.advance("10 seconds")
       yield* first.kill
       const second = yield* moving(beginWith(
-        1302,
         {
           ledger: (ledger) => ({
             transition: (id, expected, changes) =>
@@ -454,12 +451,12 @@ describe("while another runtime holds rows", () => {
     { server: child, quick: child.exits(0, { after: "1 second" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1121)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
       const { id } = yield* first.run(start("quick"))
       yield* world.advance("2 seconds")
       const reads = { all: 0, open: 0 }
-      const second = yield* beginWith(1122, {
+      const second = yield* beginWith({
         ledger: (ledger) => ({
           rows: (filter) =>
             Effect.suspend(() => {
@@ -492,7 +489,7 @@ describe("a detached job that is being stopped", () => {
     { server: child.ignores("SIGTERM") },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(1131)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server", { lifetime: "detached" }))
       const jobs = yield* first.run(jobsOf("s1"))
       yield* Effect.forkChild(jobs.stop(id))

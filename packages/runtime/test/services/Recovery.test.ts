@@ -1,11 +1,10 @@
 import { assert, describe } from "@effect/vitest"
 import { BackgroundProcess, CommandSpec, ProcessLedger, Recovery } from "@procyon/runtime"
-import { child, World } from "@procyon/testing"
+import { child, Lives, World } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
-import * as Lives from "./lives.ts"
 import { jobsOf, law, reconciled, start } from "./lives.ts"
 
 const run = CommandSpec.make
@@ -24,12 +23,12 @@ describe("a job whose runtime was killed", () => {
     { server: child.forks("escapee", child, { escapes: "daemon" }).ignores("SIGTERM") },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(11)
+      const first = yield* Lives.begin()
       const job = yield* first.run(start("server", { title: "dev" }))
       yield* world.drain
       yield* first.kill
       assert.deepStrictEqual(yield* world.alive, ["server", "escapee"])
-      const second = yield* Lives.begin(12)
+      const second = yield* Lives.begin()
       const report = yield* reconciled(second)
       assert.deepStrictEqual(outcomes(report), ["ended cancelled"])
       assert.deepStrictEqual(yield* world.alive, [])
@@ -49,11 +48,11 @@ describe("a job whose runtime was killed", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(21)
+      const first = yield* Lives.begin()
       const job = yield* first.run(start("server"))
       yield* first.kill
       yield* world.kill("server", 0)
-      const second = yield* Lives.begin(22)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["lost error"])
       assert.deepStrictEqual(yield* world.signals, [])
       const found = yield* second.run(Effect.flatMap(jobsOf("s1"), (jobs) => jobs.get(job.id)))
@@ -67,13 +66,13 @@ describe("a job whose runtime was killed", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(31)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
       yield* first.kill
       yield* world.kill("server")
       yield* TestClock.adjust("1 second")
       yield* world.reusePid("server")
-      const second = yield* Lives.begin(32)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["lost error"])
       assert.deepStrictEqual([yield* world.signals, yield* world.alive], [[], ["stranger"]])
     })
@@ -84,7 +83,7 @@ describe("a job whose runtime was killed", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(41)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server"))
       yield* first.kill
       const ledger = yield* ProcessLedger.Service
@@ -97,7 +96,7 @@ describe("a job whose runtime was killed", () => {
         holder: before(row?.holder ?? null),
         leaseUntil: 0
       })
-      const second = yield* Lives.begin(42)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["lost error"])
       assert.deepStrictEqual([yield* world.signals, yield* world.alive], [[], ["server"]])
     })
@@ -108,12 +107,12 @@ describe("a job whose runtime was killed", () => {
     { server: child.answersAfter("5 seconds") },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(51)
+      const first = yield* Lives.begin()
       yield* Effect.forkDetach(first.run(start("server")))
       yield* world.advance("500 millis")
       yield* first.kill
       assert.deepStrictEqual(yield* world.alive, ["server"])
-      const second = yield* Lives.begin(52)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["ended error"])
       assert.deepStrictEqual(yield* world.alive, [])
     })
@@ -124,11 +123,11 @@ describe("a job whose runtime was killed", () => {
     { server: child.startsAfter("5 seconds") },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(61)
+      const first = yield* Lives.begin()
       yield* Effect.forkDetach(first.run(start("server")))
       yield* world.advance("500 millis")
       yield* first.kill
-      const second = yield* Lives.begin(62)
+      const second = yield* Lives.begin()
       const report = yield* reconciled(second)
       assert.deepStrictEqual(report.entries.map(({ detail }) => detail), ["it is not known whether it was started"])
     })
@@ -138,11 +137,11 @@ describe("a job whose runtime was killed", () => {
     "is timed_out when its deadline passed meanwhile",
     { server: child },
     Effect.gen(function*() {
-      const first = yield* Lives.begin(71)
+      const first = yield* Lives.begin()
       yield* first.run(start("server", { deadline: "1 minute" }))
       yield* first.kill
       yield* TestClock.adjust("2 minutes")
-      const second = yield* Lives.begin(72)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["ended timed_out"])
     })
   )
@@ -152,16 +151,16 @@ describe("a job whose runtime was killed", () => {
     { server: child.ignores("SIGTERM").refuses("SIGKILL") },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(81)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server"))
       yield* first.kill
-      const second = yield* Lives.begin(82)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["review kill_failed"])
       const review = yield* second.run(Recovery.Service.use((recovery) => recovery.review))
       assert.deepStrictEqual(review.map((info) => info.id), [id])
       yield* second.kill
       // A third life finds it as it was left.
-      const third = yield* Lives.begin(83)
+      const third = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(third)), ["review kill_failed"])
       assert.deepStrictEqual(yield* third.run(noticeIds), [`${id}:kill_failed`])
       yield* world.kill("server")
@@ -176,10 +175,10 @@ describe("a job whose runtime was killed", () => {
     { server: child.ignores("SIGTERM").refuses("SIGKILL") },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(91)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server"))
       yield* first.kill
-      const second = yield* Lives.begin(92)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       const recovery = yield* second.run(Recovery.Service)
       assert.isTrue(yield* recovery.forget(id))
@@ -198,11 +197,11 @@ describe("notices", () => {
     { quick: child.prints("bye\n").exits(3, { after: "1 second" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(101)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("quick"))
       yield* world.advance("2 seconds")
       yield* first.kill
-      const second = yield* Lives.begin(102)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       const told = yield* second.run(notices)
       assert.deepStrictEqual(
@@ -212,7 +211,7 @@ describe("notices", () => {
         ]
       )
       yield* second.kill
-      const third = yield* Lives.begin(103)
+      const third = yield* Lives.begin()
       yield* reconciled(third)
       assert.deepStrictEqual(yield* third.run(notices), [])
       assert.deepStrictEqual((yield* third.run(list)).map((info) => [info.id, info.status]), [[id, "error"]])
@@ -224,7 +223,7 @@ describe("notices", () => {
     { quick: child.exits(0, { after: "1 second" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(111)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("quick"))
       yield* world.advance("2 seconds")
       const consumer = yield* Effect.forkChild(
@@ -232,7 +231,7 @@ describe("notices", () => {
       )
       yield* world.drain
       yield* first.kill
-      const second = yield* Lives.begin(112)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       const seen = yield* second.run(
         Effect.flatMap(jobsOf("s1"), (jobs) => jobs.consumeNotices((all) => Effect.succeed(all)))
@@ -250,7 +249,7 @@ describe("notices", () => {
     { quick: child.exits(0, { after: "1 second" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const life = yield* Lives.begin(121)
+      const life = yield* Lives.begin()
       const { id } = yield* life.run(start("quick"))
       yield* world.advance("2 seconds")
       const jobs = yield* life.run(jobsOf("s1"))
@@ -271,10 +270,10 @@ describe("notices", () => {
     "of a start that failed are for nobody, in no life",
     {},
     Effect.gen(function*() {
-      const first = yield* Lives.begin(131)
+      const first = yield* Lives.begin()
       yield* Effect.flip(first.run(start("nothing")))
       yield* first.kill
-      const second = yield* Lives.begin(132)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       assert.deepStrictEqual([yield* second.run(notices), yield* second.run(list)], [[], []])
       assert.deepStrictEqual(yield* statuses, ["error"])
@@ -288,9 +287,9 @@ describe("of two runtimes on one ledger", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(141)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
-      const second = yield* Lives.begin(142)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere running"])
       yield* world.advance("10 minutes")
       assert.deepStrictEqual([yield* world.signals, yield* world.alive], [[], ["server"]])
@@ -306,7 +305,7 @@ describe("of two runtimes on one ledger", () => {
     { server: child, quick: child.exits(0, { after: "2 minutes" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(151)
+      const first = yield* Lives.begin()
       const seen: Array<string> = []
       yield* Effect.forkChild(
         first.run(
@@ -319,7 +318,7 @@ describe("of two runtimes on one ledger", () => {
       yield* first.run(start("quick"))
       yield* world.drain
       yield* first.stop
-      const second = yield* Lives.begin(152)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere running", "elsewhere running"])
       yield* world.advance("75 seconds")
       assert.deepStrictEqual(yield* world.alive, [])
@@ -344,9 +343,9 @@ describe("of two runtimes on one ledger", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(161)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
-      const second = yield* Lives.begin(162)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       yield* first.stop
       yield* world.advance("15 seconds")
@@ -362,13 +361,13 @@ describe("of two runtimes on one ledger", () => {
     Effect.gen(function*() {
       const world = yield* World
       yield* TestClock.setTime(10_000_000)
-      const first = yield* Lives.begin(171)
+      const first = yield* Lives.begin()
       yield* first.run(start("server"))
       const ledger = yield* ProcessLedger.Service
       // As another machine's clock would have written it.
       const [row] = yield* rows
       yield* ledger.renew([{ id: row?.id ?? "", fence: 1, leaseUntil: 10_000_000 - 3_600_000, bytesSeen: 0 }])
-      const second = yield* Lives.begin(172)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere running"])
       yield* world.advance("5 minutes")
       assert.deepStrictEqual([yield* world.alive, (yield* rows).map(({ fence }) => fence)], [["server"], [1]])
@@ -382,12 +381,12 @@ describe("a detached job", () => {
     { server: child.prints("one\n").prints("two\n", { after: "1 minute" }).exits(4, { after: "2 minutes" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(181)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server", { lifetime: "detached", name: "dev" }))
       yield* world.advance("1 second")
       yield* first.close
       assert.deepStrictEqual([yield* world.alive, yield* world.signals, yield* statuses], [["server"], [], ["running"]])
-      const second = yield* Lives.begin(182)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["adopted running"])
       const jobs = yield* second.run(jobsOf("s1"))
       const taken = yield* Effect.flip(jobs.start(run("server"), { name: "dev" }))
@@ -408,18 +407,18 @@ describe("a detached job", () => {
     { server: child.prints("bye\n").exits(0, { after: "1 minute" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(191)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server", { lifetime: "detached" }))
       yield* first.kill
       yield* world.advance("2 minutes")
-      const second = yield* Lives.begin(192)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["completed completed"])
       const told = yield* second.run(notices)
       assert.deepStrictEqual(told.map((notice) => notice._tag === "Job" && [notice.noticeId, notice.tail]), [
         [`${id}:completed`, "bye\n"]
       ])
       yield* second.kill
-      const third = yield* Lives.begin(193)
+      const third = yield* Lives.begin()
       yield* reconciled(third)
       const output = yield* third.run(Effect.flatMap(jobsOf("s1"), (jobs) => jobs.output(id)))
       assert.deepStrictEqual([(yield* output.read()).data, yield* output.preview], ["bye\n", "bye\n"])
@@ -431,12 +430,12 @@ describe("a detached job", () => {
     { server: child.exits(0, { after: "1 minute" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(201)
+      const first = yield* Lives.begin()
       yield* first.run(start("server", { lifetime: "detached" }))
       yield* first.kill
       yield* world.loseExit("server")
       yield* world.advance("2 minutes")
-      const second = yield* Lives.begin(202)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["lost error"])
     })
   )
@@ -446,14 +445,14 @@ describe("a detached job", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(251)
+      const first = yield* Lives.begin()
       yield* first.run(start("server", { lifetime: "detached", deadline: "1 minute" }))
       const jobs = yield* first.run(jobsOf("s1"))
       const refused = yield* Effect.flatMap(jobs.list, ([job]) => Effect.flip(jobs.extend(job?.id ?? "", "1 hour")))
       assert.strictEqual(refused._tag, "InvalidCommand")
       yield* first.kill
       yield* world.endDetached("server", "deadline")
-      const second = yield* Lives.begin(252)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["ended timed_out"])
     })
   )
@@ -463,11 +462,11 @@ describe("a detached job", () => {
     { server: child },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(211)
+      const first = yield* Lives.begin()
       yield* first.run(start("server", { lifetime: "detached", deadline: "10 minutes" }))
       yield* world.advance("4 minutes")
       yield* first.close
-      const second = yield* Lives.begin(212)
+      const second = yield* Lives.begin()
       assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["adopted running"])
       const began = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
       yield* TestClock.adjust(600_000 - began - 1)
@@ -482,10 +481,10 @@ describe("a detached job", () => {
     { server: child.ignores("SIGTERM") },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(221)
+      const first = yield* Lives.begin()
       const { id } = yield* first.run(start("server", { lifetime: "detached", grace: "1 second" }))
       yield* first.kill
-      const second = yield* Lives.begin(222)
+      const second = yield* Lives.begin()
       yield* reconciled(second)
       const jobs = yield* second.run(jobsOf("s1"))
       const stopping = yield* Effect.forkChild(jobs.stop(id))
@@ -503,7 +502,7 @@ describe("a detached job", () => {
     "takes no input, which is said before anything starts",
     { server: child },
     Effect.gen(function*() {
-      const life = yield* Lives.begin(231)
+      const life = yield* Lives.begin()
       const jobs = yield* life.run(jobsOf("s1"))
       const error = yield* Effect.flip(jobs.start(run("server", [], { stdin: "open" }), { lifetime: "detached" }))
       assert.deepStrictEqual([error.reason._tag, yield* rows], ["InvalidCommand", []])
@@ -521,14 +520,14 @@ describe("a job that had ended before", () => {
     },
     Effect.gen(function*() {
       const world = yield* World
-      const first = yield* Lives.begin(241, { outputBytes: 8192 })
+      const first = yield* Lives.begin({ outputBytes: 8192 })
       const ids = yield* first.run(
         Effect.forEach(["loud", "quiet", "mute"], (name) => Effect.map(start(name), ({ id }) => id))
       )
       yield* world.advance("5 seconds")
       yield* first.run(notices)
       yield* first.kill
-      const second = yield* Lives.begin(242)
+      const second = yield* Lives.begin()
       const report = yield* reconciled(second)
       assert.deepStrictEqual([report.known, report.entries], [3, []])
       const jobs = yield* second.run(jobsOf("s1"))

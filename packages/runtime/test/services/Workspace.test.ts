@@ -12,15 +12,7 @@ import {
   Workspace,
   WorkspaceStore
 } from "@procyon/runtime"
-import {
-  child,
-  RuntimeTest,
-  type Script,
-  ScriptedDriver,
-  WorkspaceLedgerLaws,
-  WorkspaceStoreLaws,
-  World
-} from "@procyon/testing"
+import { child, Files, RuntimeTest, type Script, ScriptedDriver, WorkspaceLedgerLaws, World } from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -29,7 +21,6 @@ import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import { law } from "./law.ts"
 
-const { Files } = WorkspaceStoreLaws
 const run = CommandSpec.make
 const root = "/work"
 
