@@ -2,26 +2,29 @@
  * The whole runtime on fakes, in one line: scripted children, a ledger, a blob store and directories in memory, and the
  * world a test moves. Nothing in it does real input or output, so a TestClock and `World.drain` see all that happens.
  */
-import type * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
-import type * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
-import type * as WorkspaceStore from "@procyon/runtime/ports/WorkspaceStore"
+import * as BlobStore from "@procyon/runtime/ports/BlobStore"
+import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
+import * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
+import * as WorkspaceStore from "@procyon/runtime/ports/WorkspaceStore"
 import * as ProcessRuntime from "@procyon/runtime/ProcessRuntime"
 import * as Settings from "@procyon/runtime/services/Settings"
 import * as ShutdownBarrier from "@procyon/runtime/services/ShutdownBarrier"
 import * as BlobStoreMemory from "@procyon/runtime/stores/BlobStoreMemory"
 import * as ProcessLedgerMemory from "@procyon/runtime/stores/ProcessLedgerMemory"
 import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
+import * as Faults from "./Faults.ts"
 import type { Files } from "./Files.ts"
 import * as ScriptedDriver from "./ScriptedDriver.ts"
 import * as WorkspaceStoreMemory from "./WorkspaceStoreMemory.ts"
 import { World } from "./World.ts"
 
 /** What the layer provides. */
-export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service | Files | World
+export type Services = ProcessRuntime.ProcessRuntime | ProcessLedger.Service | Faults.Service | Files | World
 
 /** The children of the world, and what of the runtime differs from the ordinary. */
 export interface Options extends ScriptedDriver.Options {
@@ -31,6 +34,15 @@ export interface Options extends ScriptedDriver.Options {
   readonly ledger?: Layer.Layer<ProcessLedger.Service, never, ProcessLedger.Service> | undefined
   /** Wraps the store of imagined directories, to make it fail. */
   readonly workspaces?: Layer.Layer<WorkspaceStore.Service, never, WorkspaceStore.Service> | undefined
+  /** Wraps the blobs in memory, to make them fail. */
+  readonly blobs?: Layer.Layer<BlobStore.Service, never, BlobStore.Service> | undefined
+  /**
+   * What goes wrong at the ports, as they are with the wrappers above. The injector is there as `Faults.Service`, without
+   * any faults too.
+   */
+  readonly faults?: ReadonlyArray<Faults.Fault> | undefined
+  /** What faults with a chance are seeded with. 0 when absent. */
+  readonly faultSeed?: number | undefined
   /** Settings that differ from the defaults. Without it, those in force where the layer is built. */
   readonly settings?: Partial<Settings.Settings> | undefined
 }
@@ -45,24 +57,40 @@ export interface Options extends ScriptedDriver.Options {
 export const layer = (
   options: Options
 ): Layer.Layer<Services> => {
-  const onStore = options.workspaces === undefined
-    ? ProcessRuntime.layer
-    : Layer.provide(ProcessRuntime.layer, options.workspaces)
+  const ports = Layer.mergeAll(
+    wrapped<ProcessDriver.Service, World>(ScriptedDriver.layer(options), options.driver),
+    wrapped(ProcessLedgerMemory.layer, options.ledger),
+    wrapped(BlobStoreMemory.layer, options.blobs),
+    wrapped<WorkspaceStore.Service, Files>(WorkspaceStoreMemory.layer, options.workspaces)
+  )
   const runtime = closing.pipe(
-    Layer.provideMerge(options.driver === undefined ? onStore : Layer.provide(onStore, options.driver)),
-    Layer.provideMerge(
-      options.ledger === undefined
-        ? ProcessLedgerMemory.layer
-        : Layer.provide(options.ledger, ProcessLedgerMemory.layer)
-    ),
-    Layer.provide(BlobStoreMemory.layer),
-    Layer.provideMerge(WorkspaceStoreMemory.layer),
-    Layer.provideMerge(ScriptedDriver.layer(options))
+    Layer.provideMerge(ProcessRuntime.layer),
+    Layer.provide(faulty),
+    Layer.provideMerge(Faults.layer(options.faults ?? [], { seed: options.faultSeed })),
+    Layer.provideMerge(ports)
   )
   return Layer.fresh(
     options.settings === undefined ? runtime : Layer.provide(runtime, Settings.layer(options.settings))
   )
 }
+
+const wrapped = <Port, Others>(
+  port: Layer.Layer<Port | Others>,
+  wrapper: Layer.Layer<Port, never, Port> | undefined
+): Layer.Layer<Port | Others> => wrapper === undefined ? port : Layer.merge(port, Layer.provide(wrapper, port))
+
+type Ports = ProcessDriver.Service | ProcessLedger.Service | BlobStore.Service | WorkspaceStore.Service
+
+/** The ports as the runtime sees them, and its clock. */
+const faulty: Layer.Layer<Ports, never, Ports | Faults.Service> = Layer.effectContext(Effect.gen(function*() {
+  const faults = yield* Faults.Service
+  return Context.make(ProcessDriver.Service, faults.driver(yield* ProcessDriver.Service)).pipe(
+    Context.add(ProcessLedger.Service, faults.ledger(yield* ProcessLedger.Service)),
+    Context.add(BlobStore.Service, faults.blobs(yield* BlobStore.Service)),
+    Context.add(WorkspaceStore.Service, faults.workspaces(yield* WorkspaceStore.Service)),
+    Context.add(Clock.Clock, faults.clock)
+  )
+}))
 
 const stepMillis = 1_000
 const mostSteps = 3_600
@@ -97,7 +125,11 @@ export const scoped = <A, E, R>(
     (scope, exit) => letTimePass(Scope.close(scope, exit))
   )
 
-/** Built last, so closed first: by the time the runtime closes, its barrier has already run. */
-const closing: Layer.Layer<never, never, ShutdownBarrier.Service | World> = Layer.effectDiscard(
-  ShutdownBarrier.Service.use((barrier) => Effect.addFinalizer(() => letTimePass(barrier.shutdown())))
+/** Built last, so closed first: by the time the runtime closes, its barrier has already run. One that is stopped goes on. */
+const closing: Layer.Layer<never, never, ShutdownBarrier.Service | Faults.Service | World> = Layer.effectDiscard(
+  Effect.gen(function*() {
+    const barrier = yield* ShutdownBarrier.Service
+    const faults = yield* Faults.Service
+    yield* Effect.addFinalizer(() => Effect.andThen(faults.continue, letTimePass(barrier.shutdown())))
+  })
 )

@@ -1,5 +1,6 @@
 /** Tools for testing programs on Procyon, and for testing implementations of its ports. */
 export * as DriverLaws from "./DriverLaws.ts"
+export * as Faults from "./Faults.ts"
 export { Files, type FilesService } from "./Files.ts"
 export * as LedgerLaws from "./LedgerLaws.ts"
 export * as Lives from "./Lives.ts"
