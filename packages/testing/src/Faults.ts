@@ -60,10 +60,12 @@ export interface Injector {
   /** From now on the runtime's wall clock is this much ahead (negative: behind) of the world's; the monotonic one goes on. */
   readonly setWallClock: (aheadMillis: number) => Effect.Effect<void>
   /**
-   * From now on no fault strikes, and what is stopped goes on. What a fault has done stays: who hangs goes on hanging, and
-   * a wall clock stays wrong.
+   * From now on no fault strikes, and what is stopped goes on. What a fault has done stays: a wall clock stays wrong, and who
+   * hangs goes on hanging, but can be interrupted.
    */
   readonly heal: Effect.Effect<void>
+  /** Whether any fault of this port has struck. */
+  readonly struck: (port: Port) => boolean
   /** What struck so far, one line each: the milliseconds, at what, and what. `0 driver.spawn Fail TooManyProcesses EAGAIN` */
   readonly injected: Effect.Effect<ReadonlyArray<string>>
 }
@@ -107,6 +109,7 @@ const injectorOf = (faults: ReadonlyArray<Fault>, seed: number, clock: Clock.Clo
         strikes.wall.ahead = aheadMillis
       }),
     heal: Effect.sync(() => strikes.heal()),
+    struck: (port) => strikes.struck.has(port),
     injected: Effect.sync(() => [...strikes.lines])
   }
 }
@@ -132,7 +135,7 @@ export const check = (fault: Fault): string | null => mistakeIn(fault)
 export const format = (fault: Fault): string => {
   const { when } = fault
   const { _tag, ...how } = when
-  return `${nameOf(fault)} ${describe(fault.effect)}, ${[_tag.toLowerCase(), ...Object.values(how)].join(" ")}`
+  return `${nameOf(fault)} ${describe(fault.what)}, ${[_tag.toLowerCase(), ...Object.values(how)].join(" ")}`
 }
 
 const millisOf = (duration: Duration.Input): number => Duration.toMillis(Duration.fromInputUnsafe(duration))
@@ -157,7 +160,7 @@ const first = nth(1)
 // Any fault.
 
 /** A fault of any kind, at the first call if nothing else is asked for: `on("ledger", "insert", { _tag: "Hang" })`. */
-export const on = (port: Port, call: string, effect: What, when: When = first): Fault => ({ port, call, when, effect })
+export const on = (port: Port, call: string, what: What, when: When = first): Fault => ({ port, call, when, what })
 
 // The driver's.
 

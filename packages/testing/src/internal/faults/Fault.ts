@@ -28,11 +28,13 @@ export type When =
 /**
  * What happens then. `done`: whether what was asked for is done all the same; absent: it is not.
  *
- * - `Fail`: fails as its port fails, with this problem. `code` is an errno, for a start only; `retryable` is for blobs, true
- *   when absent. Of a start only `OutcomeUnknown` may be told when it was done.
- * - `Delay`: the call is made that many milliseconds later, or its answer comes later. `interruptible: false`: whoever
- *   gives up waiting cannot call it off, and it is done late.
- * - `Hang`: no answer, ever; a start that was done and is interrupted ends what it started.
+ * - `Fail`: fails as its port fails, with this problem; when absent, `TooManyProcesses` of a start, `Unavailable` of a ledger,
+ *   `NoSpace` of blobs, `Denied` of workspaces. `code` is an errno, for a start only; `retryable` is for blobs, true when
+ *   absent. Of a start that was done only `OutcomeUnknown` may be told.
+ * - `Delay`: the call is made that many milliseconds later, or its answer comes later. `uninterruptible`: whoever gives
+ *   up waiting cannot call it off, and it is done late.
+ * - `Hang`: no answer, ever; a start that was done and is interrupted ends what it started. `uninterruptible`: not even
+ *   that ends it, before `heal`.
  * - `Die`: a defect.
  * - `Tear`: a part is done. A look is cut short (`complete: false`, nobody listed); half of the bytes go into a child's
  *   stdin; half of the leases are renewed and the call fails as `Unavailable`; half of a read comes, and then `Other`; half
@@ -54,7 +56,7 @@ export type When =
 export type What =
   | {
     readonly _tag: "Fail"
-    readonly problem: string
+    readonly problem?: string | undefined
     readonly code?: string | undefined
     readonly retryable?: boolean | undefined
     readonly done?: boolean | undefined
@@ -63,9 +65,9 @@ export type What =
     readonly _tag: "Delay"
     readonly millis: number
     readonly of?: "call" | "answer" | undefined
-    readonly interruptible?: boolean | undefined
+    readonly uninterruptible?: boolean | undefined
   }
-  | { readonly _tag: "Hang"; readonly interruptible?: boolean | undefined; readonly done?: boolean | undefined }
+  | { readonly _tag: "Hang"; readonly uninterruptible?: boolean | undefined; readonly done?: boolean | undefined }
   | { readonly _tag: "Die"; readonly done?: boolean | undefined }
   | { readonly _tag: "Tear" }
   | { readonly _tag: "Duplicate"; readonly answer?: "first" | "second" | undefined }
@@ -83,7 +85,7 @@ export interface Fault {
   readonly port: Port
   readonly call: string
   readonly when: When
-  readonly effect: What
+  readonly what: What
 }
 
 type Kind = What["_tag"]
@@ -140,11 +142,14 @@ const problems: Readonly<Record<Port, ReadonlyArray<string>>> = {
 }
 
 /** What is wrong with a fault, or `null`. */
-export const mistakeIn = ({ call, effect, port, when }: Fault): string | null => {
+export const mistakeIn = ({ call, port, what, when }: Fault): string | null => {
   const kinds = Object.hasOwn(calls, port) && Object.hasOwn(calls[port], call) ? calls[port][call] : undefined
   if (kinds === undefined) return "there is no such call"
-  if (!kinds.includes(effect._tag)) return `${effect._tag} makes no sense there`
-  return mistakeInWhen(when) ?? mistakeInEffect(port, effect)
+  if (!kinds.includes(what._tag)) return `${what._tag} makes no sense there`
+  if (call === "spawn" && what._tag === "Die" && what.done === true) {
+    return "of a start that was done somebody has to know"
+  }
+  return mistakeInWhen(when) ?? mistakeInWhat(port, what)
 }
 
 const isTime = (millis: number): boolean => Number.isFinite(millis) && millis >= 0
@@ -163,21 +168,23 @@ const mistakeInWhen = (when: When): string | null => {
   }
 }
 
-const mistakeInEffect = (port: Port, effect: What): string | null => {
-  switch (effect._tag) {
+const mistakeInWhat = (port: Port, what: What): string | null => {
+  switch (what._tag) {
     case "Fail":
-      if (!problems[port].includes(effect.problem)) return `${effect.problem} is none of its problems`
-      return port === "driver" && effect.done === true && effect.problem !== "OutcomeUnknown"
+      if (what.problem !== undefined && !problems[port].includes(what.problem)) {
+        return `${what.problem} is none of its problems`
+      }
+      return port === "driver" && what.done === true && what.problem !== "OutcomeUnknown"
         ? "only of an unknown outcome something may have been started"
         : null
     case "Delay":
     case "KeeperGone":
     case "Stall":
-      return isTime(effect.millis) ? null : "its time has to be a bound"
+      return isTime(what.millis) ? null : "its time has to be a bound"
     case "ExitEarly":
-      return isTime(effect.atMostMillis ?? 0) ? null : "its time has to be a bound"
+      return isTime(what.atMostMillis ?? 0) ? null : "its time has to be a bound"
     case "WallClock":
-      return Number.isFinite(effect.aheadMillis) ? null : "its time has to be a bound"
+      return Number.isFinite(what.aheadMillis) ? null : "its time has to be a bound"
     default:
       return null
   }
@@ -187,32 +194,32 @@ const mistakeInEffect = (port: Port, effect: What): string | null => {
 export const nameOf = ({ call, port }: Pick<Fault, "call" | "port">): string => `${port}.${call}`
 
 /** What happens, in a few words: `Fail TooManyProcesses EAGAIN`, `Delay 500 of answer`. */
-export const describe = (effect: What): string => {
-  switch (effect._tag) {
+export const describe = (what: What): string => {
+  switch (what._tag) {
     case "Fail":
-      return words("Fail", effect.problem, effect.code, effect.done === true && "done")
+      return words("Fail", what.problem, what.code, what.done === true && "done")
     case "Delay":
       return words(
         "Delay",
-        effect.millis,
-        effect.of === "answer" && "of the answer",
-        effect.interruptible === false && "uninterruptible"
+        what.millis,
+        what.of === "answer" && "of the answer",
+        what.uninterruptible === true && "uninterruptible"
       )
     case "Hang":
-      return words("Hang", effect.interruptible === false && "uninterruptible", effect.done === true && "done")
+      return words("Hang", what.uninterruptible === true && "uninterruptible", what.done === true && "done")
     case "Die":
-      return words("Die", effect.done === true && "done")
+      return words("Die", what.done === true && "done")
     case "Duplicate":
-      return words("Duplicate", effect.answer === "second" && "second answer")
+      return words("Duplicate", what.answer === "second" && "second answer")
     case "Refuse":
-      return words("Refuse", effect.code ?? "EPERM")
+      return words("Refuse", what.code ?? "EPERM")
     case "KeeperGone":
     case "Stall":
-      return words(effect._tag, effect.millis)
+      return words(what._tag, what.millis)
     case "WallClock":
-      return words("WallClock", effect.aheadMillis)
+      return words("WallClock", what.aheadMillis)
     default:
-      return effect._tag
+      return what._tag
   }
 }
 

@@ -4,6 +4,7 @@
 import type * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
 import { dice } from "../Dice.ts"
 import type { Gate } from "../Gate.ts"
 import { describe, type Fault, nameOf, type Port, type What, type When } from "./Fault.ts"
@@ -30,10 +31,12 @@ export class Strikes {
   readonly gate: Gate
   readonly wall = { ahead: 0 }
   readonly lines: Array<string> = []
+  readonly struck = new Set<Port>()
   /** The world's clock, which no fault touches. */
   readonly clock: Clock.Clock
   readonly #byCall = new Map<string, Array<{ readonly fault: Fault; readonly isDue: () => boolean }>>()
   #healed = false
+  readonly #healing = Latch.makeUnsafe()
   #stalledUntil = 0
 
   constructor(faults: ReadonlyArray<Fault>, seed: number, clock: Clock.Clock, gate: Gate) {
@@ -49,10 +52,11 @@ export class Strikes {
 
   /** Whether any fault is of this kind, so that it needs preparing for. */
   readonly expects = (kind: What["_tag"]): boolean =>
-    [...this.#byCall.values()].some((there) => there.some(({ fault }) => fault.effect._tag === kind))
+    [...this.#byCall.values()].some((there) => there.some(({ fault }) => fault.what._tag === kind))
 
   heal(): void {
     this.#healed = true
+    this.#healing.openUnsafe()
     this.gate.open()
   }
 
@@ -60,14 +64,13 @@ export class Strikes {
   strike(port: Port, call: string): What | null {
     const there = this.#byCall.get(`${port}.${call}`)
     if (there === undefined || this.#healed) return null
-    const due = there.filter(({ isDue }) => isDue())
-    const effect = due[0]?.fault.effect ?? null
-    if (effect !== null) this.note(`${port}.${call}`, describe(effect))
-    return effect
-  }
-
-  note(where: string, what: string): void {
-    this.lines.push(`${this.clock.currentTimeMillisUnsafe()} ${where} ${what}`)
+    let what: What | null = null
+    for (const { fault, isDue } of there) if (isDue()) what ??= fault.what
+    if (what !== null) {
+      this.struck.add(port)
+      this.lines.push(`${this.clock.currentTimeMillisUnsafe()} ${port}.${call} ${describe(what)}`)
+    }
+    return what
   }
 
   /** For so long nothing moves; whoever calls this goes on. */
@@ -101,11 +104,14 @@ export class Strikes {
       case "Delay": {
         const pause = Effect.sleep(what.millis)
         const late = what.of === "answer" ? thenWait(make, pause, abandon) : Effect.andThen(pause, make)
-        return what.interruptible === false ? Effect.uninterruptible(late) : late
+        return what.uninterruptible === true ? Effect.uninterruptible(late) : late
       }
       case "Hang": {
-        const hanging = what.done === true ? thenWait(make, Effect.never, abandon) : Effect.never
-        return what.interruptible === false ? Effect.uninterruptible(hanging) : hanging
+        if (what.uninterruptible !== true) {
+          return what.done === true ? thenWait(make, Effect.never, abandon) : Effect.never
+        }
+        const stuck = Effect.andThen(Effect.uninterruptible(this.#healing.await), Effect.never)
+        return what.done === true ? Effect.andThen(make, stuck) : stuck
       }
       case "Die": {
         const dying = Effect.suspend(() => Effect.die(new InjectedDefect("a fault of a test's")))

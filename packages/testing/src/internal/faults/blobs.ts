@@ -23,7 +23,7 @@ export const make = (store: BlobStore.BlobStore, strikes: Strikes): BlobStore.Bl
       port: "blobs",
       call,
       make,
-      failure: ({ problem, retryable }) =>
+      failure: ({ problem = "NoSpace", retryable }) =>
         new BlobStore.BlobError({
           operation,
           problem: problem as BlobStore.BlobError["problem"],

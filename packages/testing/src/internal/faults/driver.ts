@@ -119,7 +119,9 @@ class FaultyDriver {
         make,
         abandon,
         failure: ({ code, problem }) =>
-          new ProcessDriver.SpawnFailed({ problem: problem as ProcessDriver.SpawnProblem, code: code ?? null }),
+          problem === undefined
+            ? new ProcessDriver.SpawnFailed({ problem: "TooManyProcesses", code: code ?? "EAGAIN" })
+            : new ProcessDriver.SpawnFailed({ problem: problem as ProcessDriver.SpawnProblem, code: code ?? null }),
         own: (what) => {
           switch (what._tag) {
             case "LoseExit":

@@ -23,7 +23,7 @@ export const make = (ledger: ProcessLedger.ProcessLedger, strikes: Strikes): Pro
       port: "ledger",
       call,
       make,
-      failure: ({ problem }) =>
+      failure: ({ problem = "Unavailable" }) =>
         new ProcessLedger.LedgerError({ operation, problem: problem as ProcessLedger.LedgerError["problem"] }),
       ...(own === undefined ? {} : { own })
     })

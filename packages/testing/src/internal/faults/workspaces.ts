@@ -12,7 +12,7 @@ export const make = (store: WorkspaceStore.WorkspaceStore, strikes: Strikes): Wo
       port: "workspaces",
       call: operation,
       make,
-      failure: ({ problem }) =>
+      failure: ({ problem = "Denied" }) =>
         new WorkspaceStore.WorkspaceError({
           operation,
           problem: problem as WorkspaceStore.WorkspaceError["problem"],
