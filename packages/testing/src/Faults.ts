@@ -178,7 +178,7 @@ export const exitLost = (when?: When): Fault => on("driver", "spawn", { _tag: "L
 /** The exit of a leader is told twice. */
 export const exitTwice = (when?: When): Fault => on("driver", "spawn", { _tag: "Duplicate" }, when)
 
-/** The exit is told before the start answers, which it does only then: of a leader that runs on, after a minute. */
+/** The exit is told before the start answers, which it does only then: of a leader that runs on, after 5 seconds. */
 export const exitBeforeAnswer = (when?: When): Fault => on("driver", "spawn", { _tag: "ExitEarly" }, when)
 
 /** Signals are refused with EPERM. */

@@ -42,7 +42,7 @@ export type When =
  * - `Duplicate`: it is done twice, one after the other, and what is told is the first answer or the second, which past
  *   the promise of its port may be a plain `false`. A start and an attach are done once, and their exit is told twice.
  * - `LoseExit`: the exit of this leader is never told by itself.
- * - `ExitEarly`: the start answers only when its exit was told, or after `atMostMillis`.
+ * - `ExitEarly`: the start answers only when its exit was told, or after `atMostMillis` (5,000 when absent).
  * - `Refuse`: no signal is sent, and each target has refused it with this errno.
  * - `Swallow`: no signal is sent, and each target is told as `sent`.
  * - `LeaseLost`: before the call, another runtime, which is gone by now, has taken over the rows it is about.

@@ -273,8 +273,8 @@ const filesOf = (files: ProcessDriver.DetachedFiles, { through }: Strikes): Proc
   remove: (name) => through({ port, call: "detachedFiles.remove", make: files.remove(name) })
 })
 
-/** How long a start waits at most for its exit. */
-const defaultEarlyMillis = 60_000
+/** How long a start waits at most for its exit: less than a runtime waits for a start. */
+const defaultEarlyMillis = 5_000
 
 const unseen = (root: ProcessDriver.TreeLook["root"]): ProcessDriver.TreeLook => ({
   root,
