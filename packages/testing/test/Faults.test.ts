@@ -229,7 +229,7 @@ const failureOf = (answer: { readonly exit: Exit.Exit<unknown, unknown> } | null
   const { exit } = answer
   if (Exit.isSuccess(exit)) return "success"
   const [reason] = exit.cause.reasons
-  return reason?._tag === "Fail" ? String((reason.error as Error).message) : String(reason?._tag)
+  return reason?._tag === "Fail" ? (reason.error as Error).message : String(reason?._tag)
 }
 
 describe("every call of every port", () => {
@@ -738,7 +738,7 @@ describe("a fault that makes no sense", () => {
       const [reason] = Exit.isFailure(exit) ? exit.cause.reasons : []
       const defect = reason?._tag === "Die" ? reason.defect : null
       assert.instanceOf(defect, RangeError)
-      assert.strictEqual((defect as Error).message, `Faults: ${message}`)
+      assert.strictEqual(defect.message, `Faults: ${message}`)
     }))
 })
 
