@@ -1,4 +1,5 @@
 /** Tools for testing programs on Procyon, and for testing implementations of its ports. */
+export * as Children from "./Children.ts"
 export * as DriverLaws from "./DriverLaws.ts"
 export * as Faults from "./Faults.ts"
 export { Files, type FilesService } from "./Files.ts"
