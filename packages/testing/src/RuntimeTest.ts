@@ -198,8 +198,10 @@ const deadlineOf = (clock: Clock.Clock, { atMost = defaultAtMost }: Bound): Dead
 
 const nowMillis = (clock: Clock.Clock): number => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 
-/** A test's own timers are not seen, so no step is longer. */
-const longestStepMillis = 1_000
+/** With nothing due: only a timer on the test's own clock can be waited for, which is not seen. */
+const blindStepMillis = 1_000
+/** Less is a rounding error. */
+const shortestStepMillis = 0.001
 
 /** To what is due next, and not past the deadline; at the deadline a defect. */
 const step = (deadline: Deadline, what: string) =>
@@ -208,8 +210,8 @@ const step = (deadline: Deadline, what: string) =>
     const left = deadline.atMillis - nowMillis(yield* Clock.Clock)
     if (left <= 0) return yield* failed(`${what} after ${Duration.format(Duration.fromInputUnsafe(deadline.asked))}`)
     // What is held back is due, and waits for something else.
-    const next = (yield* (yield* Timers).all).find((millis) => millis > 0) ?? longestStepMillis
-    yield* world.advance(Math.min(next, longestStepMillis, left))
+    const next = (yield* (yield* Timers).all).find((millis) => millis >= shortestStepMillis) ?? blindStepMillis
+    yield* world.advance(Math.min(next, left))
   })
 
 /** A defect for whoever reads the test's failure: what is wrong, and what happened. */
@@ -389,7 +391,7 @@ export const nothingLeft: Effect.Effect<
     ...(yield* (yield* Timers).armed).map((millis) => `a timer is due in ${millis / 1000} s`),
     ...rows.map(({ command, status }) => `the row of ${command.name} is ${status}`)
   ]
-  if (left.length > 0) yield* failed(["something is left", ...left].join("\n  "))
+  if (left.length > 0) return yield* failed(["something is left", ...left].join("\n  "))
 })
 
 /** Built last, so closed first: by the time the runtime closes, its barrier has already run. One that is stopped goes on. */

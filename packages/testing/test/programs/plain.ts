@@ -4,6 +4,7 @@ import * as RuntimeTest from "@procyon/testing/RuntimeTest"
 import { World } from "@procyon/testing/World"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as TestClock from "effect/testing/TestClock"
 
 const program = Effect.gen(function*() {
@@ -13,7 +14,6 @@ const program = Effect.gen(function*() {
   yield* Console.log(yield* (yield* World).timeline())
 })
 
-await Effect.runPromise(program.pipe(
-  Effect.provide(RuntimeTest.layer({ children: { server: Children.ignoringTerm } })),
-  Effect.provide(TestClock.layer())
-))
+const layer = RuntimeTest.layer({ children: { server: Children.ignoringTerm } })
+
+await Effect.runPromise(Effect.provide(program, Layer.provideMerge(layer, TestClock.layer())))
