@@ -18,10 +18,10 @@ import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import type { Files } from "./Files.ts"
+import { clockOf, Gate } from "./internal/Gate.ts"
 import * as ScriptedDriver from "./ScriptedDriver.ts"
 import * as WorkspaceStoreMemory from "./WorkspaceStoreMemory.ts"
 import { World } from "./World.ts"
@@ -78,70 +78,6 @@ export const layer = (options: ScriptedDriver.Options): Layer.Layer<Shared> =>
     WorkspaceStoreMemory.layer,
     ScriptedDriver.layer(options)
   ))
-
-/** What all a life does and is told goes through, so that it can be stopped, or be over. */
-class Gate {
-  readonly #latch = Latch.makeUnsafe(true)
-  dead = false
-  #stopped = false
-  readonly #held: Array<() => void> = []
-
-  /** Done while the life goes on only. */
-  readonly pass = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-    Effect.suspend(() =>
-      this.dead
-        ? Effect.never
-        : Effect.andThen(this.#latch.await, Effect.suspend(() => this.dead ? Effect.never : effect))
-    )
-
-  /** Told when the life goes on again, in order, or not at all. */
-  readonly tell = <Args extends ReadonlyArray<unknown>>(f: (...args: Args) => void) => (...args: Args): void => {
-    if (this.dead) return
-    if (this.#stopped) this.#held.push(() => f(...args))
-    else f(...args)
-  }
-
-  close(): void {
-    this.#stopped = true
-    this.#latch.closeUnsafe()
-  }
-
-  open(): void {
-    this.#stopped = false
-    this.#latch.openUnsafe()
-    for (const tell of this.#held.splice(0)) if (!this.dead) tell()
-  }
-
-  /** Every function of a service that answers with an effect passes; what is no effect is as it was. */
-  readonly all = <A extends object>(service: A): A => {
-    const pass = this.pass
-    return new Proxy(service, {
-      get(target, key, receiver) {
-        const member: unknown = Reflect.get(target, key, receiver)
-        if (Effect.isEffect(member)) return pass(member as Effect.Effect<unknown>)
-        if (typeof member !== "function") return member
-        return (...args: ReadonlyArray<unknown>) => {
-          const answer: unknown = Reflect.apply(member, target, args)
-          return Effect.isEffect(answer) ? pass(answer as Effect.Effect<unknown>) : answer
-        }
-      }
-    })
-  }
-}
-
-/** A life's own clock: its timers pass its gate, and its wall clock may be wrong. */
-const clockOf = (clock: Clock.Clock, gate: Gate, wall: { ahead: number }): Clock.Clock => {
-  const millis = (): number => clock.currentTimeMillisUnsafe() + wall.ahead
-  const nanos = (): bigint => clock.currentTimeNanosUnsafe() + BigInt(Math.round(wall.ahead)) * 1_000_000n
-  return {
-    ...clock,
-    currentTimeMillisUnsafe: millis,
-    currentTimeMillis: Effect.sync(millis),
-    currentTimeNanosUnsafe: nanos,
-    currentTimeNanos: Effect.sync(nanos),
-    sleep: (duration) => gate.pass(Effect.andThen(clock.sleep(duration), gate.pass(Effect.void)))
-  }
-}
 
 const driverOf = (
   driver: ProcessDriver.ProcessDriver,

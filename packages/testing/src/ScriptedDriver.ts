@@ -16,6 +16,7 @@ import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exits from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Scheduler from "effect/Scheduler"
@@ -23,6 +24,7 @@ import * as TestClock from "effect/testing/TestClock"
 import { Machine, type Process } from "./internal/Machine.ts"
 import { InputPipe, nothing, OutputFile, OutputPipe, type Reader } from "./internal/Pipes.ts"
 import * as Quiescence from "./internal/Quiescence.ts"
+import * as Recorder from "./Recorder.ts"
 import { child, type Script } from "./Script.ts"
 import { World, type WorldService } from "./World.ts"
 
@@ -96,6 +98,8 @@ const newSha256 = (): ProcessDriver.Sha256 => {
 
 const makeWorld = (driver: ScriptedDriver, machine: Machine, quiescence: Quiescence.Quiescence): WorldService => ({
   calls: Effect.sync(() => driver.calls.map((call) => call.line)),
+  recorded: Effect.sync(() => driver.recorded.map((entry) => ({ ...entry }))),
+  timeline: (options) => Effect.sync(() => Recorder.format(driver.recorded, options)),
   signals: Effect.sync(() =>
     driver.calls.filter((call) => call.what.startsWith("SIG") && call.what !== "SIGCONT").map((call) => call.line)
   ),
@@ -171,11 +175,19 @@ interface Call {
   readonly line: string
 }
 
+type Writable<A> = { -readonly [Key in keyof A]: A[Key] }
+type Entry<Name extends Recorder.Call> = Writable<Extract<Recorder.Recorded, { readonly call: Name }>>
+/** What of an entry is not the same for all of them. */
+type Rest<Entry> = Entry extends Recorder.Recorded ? Omit<Entry, "atMillis"> : never
+
 class ScriptedDriver {
   readonly capabilities: ProcessDriver.Capabilities
   readonly calls: Array<Call> = []
+  readonly recorded: Array<Recorder.Recorded> = []
   readonly open = new Set<{ readonly label: string }>()
   readonly lastPids = new Map<string, number>()
+  /** Of all that were ever started or listed, by pid and start time. */
+  readonly #labels = new Map<string, string>()
   looks = 0
   blindLooks = 0
   readonly #machine: Machine
@@ -193,6 +205,23 @@ class ScriptedDriver {
   }
 
   spawn(request: ProcessDriver.SpawnRequest): Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed> {
+    return Effect.suspend(() => {
+      const entry = this.record<"spawn">({
+        call: "spawn",
+        process: this.#find(request.command).label,
+        detached: request.detached !== undefined,
+        answer: null,
+        answeredAtMillis: null
+      })
+      return Effect.onExit(this.#spawn(request), (exit) =>
+        Effect.sync(() => {
+          entry.answer = answerOf(exit)
+          entry.answeredAtMillis = this.#machine.nowMillis
+        }))
+    })
+  }
+
+  #spawn(request: ProcessDriver.SpawnRequest): Effect.Effect<ProcessDriver.Child, ProcessDriver.SpawnFailed> {
     return Effect.gen({ self: this }, function*() {
       const { label, name, script } = this.#find(request.command)
       this.log("spawn", label)
@@ -225,6 +254,7 @@ class ScriptedDriver {
       const complete = this.capabilities.processTable && this.blindLooks === 0
       if (this.blindLooks > 0) this.blindLooks--
       const looks = roots.map((root) => complete ? this.#lookAt(root) : unseen(root))
+      this.record<"look">({ call: "look", process: "", found: looks.map((look) => this.#foundOf(look)) })
       for (const look of looks) this.#tellGone(look)
       return looks
     })
@@ -237,6 +267,7 @@ class ScriptedDriver {
       const process = this.#machine.table.get(identity.pid)
       const label = process?.startedAt === identity.startedAt ? process.label : job?.label ?? "nobody"
       this.log("attach", label)
+      this.record<"attach">({ call: "attach", process: label })
       const readers = followIn(job, request)
       const child = new AttachedChild(this, this.#machine, { identity, label, readers })
       this.open.add(child)
@@ -246,6 +277,7 @@ class ScriptedDriver {
         told = true
         this.#watchers.delete(recordKey(identity))
         for (const reader of readersOf(readers)) reader.pump()
+        this.record<"exit">({ call: "exit", process: label, exit })
         onExit(exit, by)
       }
       child.forget = () => {
@@ -324,10 +356,45 @@ class ScriptedDriver {
     },
     signal: string
   ): Effect.Effect<ReadonlyArray<ProcessDriver.SignalOutcome>> {
-    return Effect.sync(() => [
-      ...targets.members.map((member) => this.#signalMember(root, member, signal)),
-      ...(targets.groups ?? []).map((group) => this.#signalGroup(root, group, signal))
-    ])
+    return Effect.sync(() => {
+      // Before they are signalled, as one that ends may be gone from the table.
+      const labels = targets.members.map(({ name, pid, startedAt }) => this.#labelOf(pid, startedAt) ?? name)
+      const outcomes = [
+        ...targets.members.map((member) => this.#signalMember(root, member, signal)),
+        ...(targets.groups ?? []).map((group) => this.#signalGroup(root, group, signal))
+      ]
+      this.record<"signal">({
+        call: "signal",
+        process: this.#labelOf(root.pid, root.startedAt) ?? "nobody",
+        signal,
+        targets: outcomes.map(({ outcome, pid }, index) => ({ process: labels[index] ?? `group ${pid}`, pid, outcome }))
+      })
+      return outcomes
+    })
+  }
+
+  /** The entry stays, to be completed. */
+  record<Name extends Recorder.Call>(rest: Rest<Entry<Name>>): Entry<Name> {
+    const entry = { atMillis: this.#machine.nowMillis, ...rest } as unknown as Entry<Name>
+    this.recorded.push(entry)
+    return entry
+  }
+
+  #label({ label, pid, startedAt }: Process): void {
+    this.#labels.set(`${pid}:${startedAt}`, label)
+  }
+
+  #labelOf(pid: number, startedAt: number): string | undefined {
+    return this.#labels.get(`${pid}:${startedAt}`)
+  }
+
+  #foundOf({ complete, leader, members, root }: ProcessDriver.TreeLook): Recorder.Looked {
+    return {
+      process: this.#labelOf(root.pid, root.startedAt) ?? "nobody",
+      leader,
+      members: members.map(({ name, pid, startedAt }) => this.#labelOf(pid, startedAt) ?? name),
+      complete
+    }
   }
 
   log(what: string, whom: string, answer = ""): void {
@@ -373,12 +440,16 @@ class ScriptedDriver {
       onReap: (exit) => {
         if (job !== null && job.exit === "running") job.exit = exit
         const told: Parameters<Tell> = job === null ? [exit] : recordedEnd(job)
-        if (!child.isReleased) onExit(...told)
+        if (!child.isReleased) {
+          this.record<"exit">({ call: "exit", process: who.label, exit: told[0] })
+          onExit(...told)
+        }
         // An exit that was lost is told to them by a look.
         if (job !== null && job.exit !== "lost") { for (const tell of job.followers) tell(exit, job.by) }
       }
     })
     this.lastPids.set(who.label, leader.pid)
+    this.#label(leader)
     const identity: Identity = { pid: leader.pid, startedAt: leader.startedAt, bootId, marker }
     const child = new ScriptedChild(this, this.#machine, { leader, identity, readers })
     this.#recordOf(child.identity)
@@ -473,6 +544,7 @@ class ScriptedDriver {
   #remember(record: TreeRecord, found: ReadonlyArray<Process>): void {
     record.members.clear()
     for (const process of found) {
+      this.#label(process)
       record.members.set(process.pid, process.startedAt)
       if (!record.groups.has(process.group)) record.groups.set(process.group, this.#startOf(process.group))
       if (!record.sessions.has(process.session)) record.sessions.set(process.session, this.#startOf(process.session))
@@ -595,17 +667,21 @@ abstract class ChildOutput {
 
   resume(stream: ProcessDriver.StreamName): void {
     if (this.#released) return
+    this.driver.record<"resume">({ call: "resume", process: this.label, stream })
     const reader = this.readers[stream]
     reader.resume()
     this.#machine.defer(() => reader.pump())
   }
 
   drain(stream: ProcessDriver.StreamName): "empty" | "ended" | "bound" | "paused" {
-    return this.readers[stream].drain()
+    const answer = this.readers[stream].drain()
+    this.driver.record<"drain">({ call: "drain", process: this.label, stream, answer })
+    return answer
   }
 
   get finish(): Effect.Effect<void> {
     return Effect.sync(() => {
+      this.driver.record<"finish">({ call: "finish", process: this.label })
       for (const reader of readersOf(this.readers)) reader.finish()
     })
   }
@@ -614,6 +690,7 @@ abstract class ChildOutput {
     return Effect.sync(() => {
       if (this.#released) return
       this.driver.log("release", this.label)
+      this.driver.record<"release">({ call: "release", process: this.label })
       this.letGo()
     })
   }
@@ -657,15 +734,27 @@ class ScriptedChild extends ChildOutput implements ProcessDriver.Child {
   write(bytes: Uint8Array): Effect.Effect<number> {
     return Effect.suspend(() => {
       this.driver.log("write", this.label)
+      const entry = this.driver.record<"write">({
+        call: "write",
+        process: this.label,
+        bytes: bytes.length,
+        taken: null
+      })
       const { stdin } = this.#leader
-      if (stdin === null) return Effect.succeed(0)
-      return Effect.callback<number>((resume) => stdin.write(bytes, (taken) => resume(Effect.succeed(taken))))
+      const written = stdin === null
+        ? Effect.succeed(0)
+        : Effect.callback<number>((resume) => stdin.write(bytes, (taken) => resume(Effect.succeed(taken))))
+      return Effect.tap(written, (taken) =>
+        Effect.sync(() => {
+          entry.taken = taken
+        }))
     })
   }
 
   closeStdin(options?: { readonly now?: boolean | undefined }): Effect.Effect<void> {
     return Effect.suspend(() => {
       this.driver.log("closeStdin", this.label, options?.now === true ? "now" : "")
+      this.driver.record<"closeStdin">({ call: "closeStdin", process: this.label, now: options?.now === true })
       const { stdin } = this.#leader
       if (stdin === null) return Effect.void
       if (options?.now === true) return Effect.sync(() => stdin.drop())
@@ -677,6 +766,12 @@ class ScriptedChild extends ChildOutput implements ProcessDriver.Child {
     this.#leader.stdin?.drop()
     super.letGo()
   }
+}
+
+const answerOf = (exit: Exits.Exit<unknown, ProcessDriver.SpawnFailed>): string => {
+  if (Exits.isSuccess(exit)) return "started"
+  const [reason] = exit.cause.reasons
+  return reason?._tag === "Fail" ? reason.error.message : reason?._tag === "Die" ? "died" : "interrupted"
 }
 
 const recordKey = (root: Identity): string => `${root.pid}:${root.startedAt}:${root.marker}`

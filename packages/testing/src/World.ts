@@ -8,6 +8,7 @@ import type { EndedBy } from "@procyon/runtime/ports/ProcessDriver"
 import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
+import type * as Recorder from "./Recorder.ts"
 import type { Script } from "./Script.ts"
 
 /** The world of one scripted driver. */
@@ -20,6 +21,10 @@ export interface WorldService {
    * `9000 SIGSTOP group 1001`, `10 write server`, `10 closeStdin server`, `9000 release server`.
    */
   readonly calls: Effect.Effect<ReadonlyArray<string>>
+  /** The same as data, with questions, exits that were told, and the flow of output. */
+  readonly recorded: Effect.Effect<ReadonlyArray<Recorder.Recorded>>
+  /** `Recorder.format` of it: for a snapshot, and for reading what happened. */
+  readonly timeline: (options?: Recorder.Format) => Effect.Effect<string>
   /** The lines of `calls` that are signals, without SIGCONT: that one wakes whom another signal ends. */
   readonly signals: Effect.Effect<ReadonlyArray<string>>
   /** Names of all living processes of scripts, oldest first; also of those that no look can find. */

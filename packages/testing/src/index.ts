@@ -1,8 +1,11 @@
 /** Tools for testing programs on Procyon, and for testing implementations of its ports. */
+export * as Children from "./Children.ts"
 export * as DriverLaws from "./DriverLaws.ts"
+export * as Faults from "./Faults.ts"
 export { Files, type FilesService } from "./Files.ts"
 export * as LedgerLaws from "./LedgerLaws.ts"
 export * as Lives from "./Lives.ts"
+export * as Recorder from "./Recorder.ts"
 export * as RuntimeTest from "./RuntimeTest.ts"
 export { child, type Escape, type ForkOptions, type Script, type Timing } from "./Script.ts"
 export * as ScriptedDriver from "./ScriptedDriver.ts"
