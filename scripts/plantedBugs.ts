@@ -89,7 +89,9 @@ const findsNothing = async (copies: ReadonlyArray<string>, chosen: ReadonlyArray
   return answers.every(({ answer }) => answer === null || answer.found === null)
 }
 
-const lookForAll = async (chosen: ReadonlyArray<PlantedBug>): Promise<ReadonlyMap<PlantedBug, ReadonlyArray<Answer>>> => {
+const lookForAll = async (
+  chosen: ReadonlyArray<PlantedBug>
+): Promise<ReadonlyMap<PlantedBug, ReadonlyArray<Answer>>> => {
   // One for each of two cores.
   const copies = [copyOf(root), copyOf(root)]
   const answers = new Map<PlantedBug, ReadonlyArray<Answer>>()

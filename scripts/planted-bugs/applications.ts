@@ -39,7 +39,8 @@ export const applications: ReadonlyArray<PlantedBug> = [
   {
     name: "revoked-after-the-close",
     file: `${services}/ManagedProcess.ts`,
-    find: `      yield* Effect.all([this.#right.revoke(), this.#startsSettled()], { concurrency: "unbounded", discard: true })
+    find:
+      `      yield* Effect.all([this.#right.revoke(), this.#startsSettled()], { concurrency: "unbounded", discard: true })
       const entries = [...this.#entries]
       const closings = entries.map(([, entry]) => this.#right.fork(this.#closeOf(entry)))
       yield* allEndWithin(closings, this.#closeWindowMillis)
@@ -66,7 +67,8 @@ export const applications: ReadonlyArray<PlantedBug> = [
   {
     name: "start-not-waited-for-at-the-close",
     file: `${services}/ManagedProcess.ts`,
-    find: "yield* Effect.all([this.#right.revoke(), this.#startsSettled()], { concurrency: \"unbounded\", discard: true })",
+    find:
+      "yield* Effect.all([this.#right.revoke(), this.#startsSettled()], { concurrency: \"unbounded\", discard: true })",
     replace: "yield* this.#right.revoke()",
     about: "a process that is just starting is closed before it has begun, and goes on",
     laws: managed,
@@ -120,7 +122,8 @@ export const applications: ReadonlyArray<PlantedBug> = [
   {
     name: "failed-instance-kept-open",
     file: `${internal}/InstanceStore.ts`,
-    find: "return bounded(during(instance.activity, Scope.close(instance.scope, exit)), instance.closeWindowMillis).pipe(",
+    find:
+      "return bounded(during(instance.activity, Scope.close(instance.scope, exit)), instance.closeWindowMillis).pipe(",
     replace: "return bounded(Effect.void, instance.closeWindowMillis).pipe(",
     about: "what was acquired for an instance that could not be made is never released",
     laws: store,

@@ -58,7 +58,11 @@ export const runIn = (copy: string, [program = "", ...args]: ReadonlyArray<strin
       cwd: copy,
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, PATH: [join(copy, "node_modules/.bin"), process.env["PATH"]].join(delimiter), NO_COLOR: "1" }
+      env: {
+        ...process.env,
+        PATH: [join(copy, "node_modules/.bin"), process.env["PATH"]].join(delimiter),
+        NO_COLOR: "1"
+      }
     })
     const group = child.pid
     if (group === undefined) return child.once("error", reject)

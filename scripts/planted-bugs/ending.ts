@@ -248,8 +248,10 @@ export const ending: ReadonlyArray<PlantedBug> = [
   {
     name: "kill-failed-becomes-completed",
     file: lifecycle,
-    find: "return state.proven ? [{ _tag: \"Settled\", cause: state.cause, exit: state.exit }, [\"Settle\"]] : stay(state)",
-    replace: "return state.proven ? [{ _tag: \"Settled\", cause: selfExit, exit: state.exit }, [\"Settle\"]] : stay(state)",
+    find:
+      "return state.proven ? [{ _tag: \"Settled\", cause: state.cause, exit: state.exit }, [\"Settle\"]] : stay(state)",
+    replace:
+      "return state.proven ? [{ _tag: \"Settled\", cause: selfExit, exit: state.exit }, [\"Settle\"]] : stay(state)",
     about: "what could not be ended, and then was, is called completed",
     laws: ["runtime/test/domain/Lifecycle"],
     simulated: true

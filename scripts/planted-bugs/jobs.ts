@@ -46,7 +46,8 @@ export const jobs: ReadonlyArray<PlantedBug> = [
   {
     name: "notice-before-the-row",
     file: `${services}/BackgroundProcess.ts`,
-    find: "    Effect.map(rows.move(job, endOf(job)), (outcome) => {\n      if (outcome === \"lost\") return dropLost(job)",
+    find:
+      "    Effect.map(rows.move(job, endOf(job)), (outcome) => {\n      if (outcome === \"lost\") return dropLost(job)",
     replace: `    Effect.map(Effect.sync((): Rows.Outcome => {
       host.fork(Effect.andThen(Effect.yieldNow, rows.move(job, endOf(job))))
       return "written"
@@ -104,7 +105,8 @@ export const jobs: ReadonlyArray<PlantedBug> = [
   {
     name: "both-owners-told",
     file: `${services}/jobs/Notices.ts`,
-    find: "const told = taken.filter((notice) => notice._tag === \"Summary\" || owner.jobs.get(notice.id)?.row.lost !== true)",
+    find:
+      "const told = taken.filter((notice) => notice._tag === \"Summary\" || owner.jobs.get(notice.id)?.row.lost !== true)",
     replace: "const told = taken",
     about: "a runtime that was stopped for long tells of a job that another one has told of",
     laws: recovery,
@@ -394,7 +396,8 @@ export const jobs: ReadonlyArray<PlantedBug> = [
     name: "workspace-removed-under-a-living-child",
     file: `${services}/BackgroundProcess.ts`,
     find: "      job.unresolved = true\n      notices.add(owner, job)",
-    replace: "      job.unresolved = true\n      job.process.workspace?.leave(job.process)\n      notices.add(owner, job)",
+    replace:
+      "      job.unresolved = true\n      job.process.workspace?.leave(job.process)\n      notices.add(owner, job)",
     about: "the directory of a process that could not be ended is removed under it",
     laws: ["runtime/test/services/Workspace"],
     simulated: true

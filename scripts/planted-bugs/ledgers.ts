@@ -102,7 +102,8 @@ export const ledgers: ReadonlyArray<PlantedBug> = [
   {
     name: "sql-answers-inside-a-transaction",
     file: sql,
-    find: "Effect.updateContext(effect, (context: Context.Context<never>) => Context.omit(sql.transactionService)(context))",
+    find:
+      "Effect.updateContext(effect, (context: Context.Context<never>) => Context.omit(sql.transactionService)(context))",
     replace: "effect",
     about: "a caller's transaction takes back a row that was said to be written",
     laws: onSql,
