@@ -432,13 +432,13 @@ describe("a start", () => {
         assert.deepStrictEqual(yield* world.alive, ["server"])
       })))
 
-  it.effect("may be told as unknown although it was done", () =>
+  it.effect("may be told as unknown although it was done, and leaves nothing then", () =>
     given(
       [at("driver.spawn", { _tag: "Fail", problem: "OutcomeUnknown", done: true })],
       ({ ports, world }) =>
         Effect.gen(function*() {
           assert.strictEqual((yield* Effect.flip(ports.spawn("server"))).message, "OutcomeUnknown")
-          assert.deepStrictEqual(yield* world.alive, ["server"])
+          assert.deepStrictEqual([yield* world.spawned, yield* world.alive, yield* world.open], [1, [], []])
         })
     ))
 })
