@@ -18,6 +18,7 @@ import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import type { Files } from "./Files.ts"
@@ -45,7 +46,10 @@ export interface Life {
   readonly continue: Effect.Effect<void>
   /** From now on its wall clock is this much ahead (negative: behind) of the world's; the monotonic one goes on. */
   readonly setWallClock: (aheadMillis: number) => Effect.Effect<void>
-  /** Closes its layer, on a test clock that moves meanwhile. A life that was killed or stopped cannot be closed. */
+  /**
+   * Closes its layer, on a test clock that moves meanwhile, an hour at most: past it this is a defect. A life that was
+   * killed or stopped cannot be closed.
+   */
   readonly close: Effect.Effect<void, never, World>
 }
 
@@ -83,7 +87,8 @@ const driverOf = (
   driver: ProcessDriver.ProcessDriver,
   applications: ReadonlyMap<number, "alive" | "gone">,
   pid: number,
-  gate: Gate
+  gate: Gate,
+  starts: Map<string, Fiber.Fiber<unknown, unknown>>
 ): ProcessDriver.ProcessDriver => {
   const self = { ...ScriptedDriver.self, pid }
   const { pass, tell } = gate
@@ -95,7 +100,22 @@ const driverOf = (
         const known = identity.bootId === self.bootId ? applications.get(identity.pid) : undefined
         return known === undefined ? driver.probe(identity) : Effect.succeed(known)
       })),
-    spawn: (request) => pass(driver.spawn({ ...request, onExit: tell(request.onExit) })),
+    spawn: (request) =>
+      pass(Effect.uninterruptibleMask((restore) =>
+        Effect.flatMap(
+          Effect.forkDetach(driver.spawn({ ...request, onExit: tell(request.onExit) }), {
+            startImmediately: true,
+            uninterruptible: false
+          }),
+          (start) => {
+            starts.set(request.marker, start)
+            return restore(Fiber.join(start)).pipe(
+              Effect.onInterrupt(() => Fiber.interrupt(start)),
+              Effect.ensuring(Effect.sync(() => starts.delete(request.marker)))
+            )
+          }
+        )
+      )),
     attach: (request) => pass(driver.attach({ ...request, onExit: tell(request.onExit) })),
     look: (roots) => pass(driver.look(roots)),
     signal: (root, targets, signal) => pass(driver.signal(root, targets, signal)),
@@ -125,6 +145,8 @@ export const begin = (settings: Partial<Settings.Settings> = {}): Effect.Effect<
     const pid = firstPid + applications.size
     applications.set(pid, "alive")
     const gate = new Gate()
+    /** By their markers. */
+    const starts = new Map<string, Fiber.Fiber<unknown, unknown>>()
     const wall = { ahead: 0 }
     const clock = clockOf(yield* Clock.Clock, gate, wall)
     const scope = yield* Scope.make()
@@ -132,7 +154,7 @@ export const begin = (settings: Partial<Settings.Settings> = {}): Effect.Effect<
       Layer.fresh(ProcessRuntime.layer).pipe(Layer.provide([
         Layer.succeed(
           ProcessDriver.Service,
-          driverOf(Context.get(shared, ProcessDriver.Service), applications, pid, gate)
+          driverOf(Context.get(shared, ProcessDriver.Service), applications, pid, gate, starts)
         ),
         Layer.succeed(ProcessLedger.Service, ledgerOf(Context.get(shared, ProcessLedger.Service), gate)),
         Layer.succeed(WorkspaceStore.Service, gate.all(Context.get(shared, WorkspaceStore.Service))),
@@ -144,9 +166,12 @@ export const begin = (settings: Partial<Settings.Settings> = {}): Effect.Effect<
     return {
       pid,
       run: (effect) => Effect.provideContext(effect, Context.add(context, Clock.Clock, clock)),
-      kill: Effect.sync(() => {
+      kill: Effect.map(Context.get(shared, World).processes, (living) => {
         gate.dead = true
         applications.set(pid, "gone")
+        // Nobody starts what a program that is gone was about to start; what is there already stays.
+        const there = new Set(living.map(({ marker }) => marker))
+        for (const [marker, start] of starts) if (!there.has(marker)) start.interruptUnsafe()
       }),
       stop: Effect.sync(() => gate.close()),
       continue: Effect.sync(() => gate.open()),
@@ -156,8 +181,11 @@ export const begin = (settings: Partial<Settings.Settings> = {}): Effect.Effect<
         }),
       close: Effect.gen(function*() {
         const world = yield* World
-        const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
-        while (closing.pollUnsafe() === undefined) yield* world.advance("1 second")
+        const closing = yield* Effect.forkDetach(Scope.close(scope, Exit.void), { startImmediately: true })
+        for (let second = 0; closing.pollUnsafe() === undefined; second++) {
+          if (second === 3600) return yield* Effect.die(new Error("a life did not close within an hour"))
+          yield* world.advance("1 second")
+        }
         applications.set(pid, "gone")
       })
     }

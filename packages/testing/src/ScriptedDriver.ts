@@ -104,13 +104,14 @@ const makeWorld = (driver: ScriptedDriver, machine: Machine, quiescence: Quiesce
     driver.calls.filter((call) => call.what.startsWith("SIG") && call.what !== "SIGCONT").map((call) => call.line)
   ),
   alive: Effect.sync(() => machine.living.map((process) => process.label)),
+  processes: Effect.sync(() => machine.living.map(({ label, marker, pid }) => ({ label, pid, marker }))),
   spawned: Effect.sync(() => machine.started),
   open: Effect.sync(() => [...driver.open].map((child) => child.label)),
   looks: Effect.sync(() => driver.looks),
-  kill: (name, how = "SIGKILL") =>
+  kill: (who, how = "SIGKILL") =>
     Effect.sync(() => {
       const exit = typeof how === "number" ? { code: how, signal: null } : { code: null, signal: how }
-      for (const process of machine.living) if (process.label === name) machine.end(process, exit)
+      for (const process of machine.living) if (who === process.label || who === process.pid) machine.end(process, exit)
     }),
   print: (name, text) =>
     Effect.sync(() => {

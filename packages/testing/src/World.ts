@@ -11,6 +11,13 @@ import type * as Effect from "effect/Effect"
 import type * as Recorder from "./Recorder.ts"
 import type { Script } from "./Script.ts"
 
+/** A living process of the scripted table. `marker`: that of its tree; `null` for strangers, and where it was wiped. */
+export interface Living {
+  readonly label: string
+  readonly pid: number
+  readonly marker: string | null
+}
+
 /** The world of one scripted driver. */
 export interface WorldService {
   /**
@@ -29,6 +36,8 @@ export interface WorldService {
   readonly signals: Effect.Effect<ReadonlyArray<string>>
   /** Names of all living processes of scripts, oldest first; also of those that no look can find. */
   readonly alive: Effect.Effect<ReadonlyArray<string>>
+  /** The same processes, each with the pid and the marker that the table has of it. */
+  readonly processes: Effect.Effect<ReadonlyArray<Living>>
   /** How many processes were started so far: leaders and their children. */
   readonly spawned: Effect.Effect<number>
   /** Names of the leaders that were answered for or attached to, and not released. Empty at the end, or something leaks. */
@@ -36,10 +45,10 @@ export interface WorldService {
   /** How many looks the driver was asked for. */
   readonly looks: Effect.Effect<number>
   /**
-   * Ends every living process of this name from outside, by a signal (default SIGKILL) or as if it had exited with a
+   * Ends every living process of this name, or the one with this pid, from outside, by a signal (default SIGKILL) or as if it had exited with a
    * code. Nothing its script says about signals holds against it. Does nothing when there is none.
    */
-  readonly kill: (name: string, how?: string | number) => Effect.Effect<void>
+  readonly kill: (who: string | number, how?: string | number) => Effect.Effect<void>
   /** Lets the oldest living process of this name print to its stdout now. */
   readonly print: (name: string, text: string) => Effect.Effect<void>
   /**

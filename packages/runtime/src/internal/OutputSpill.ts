@@ -27,6 +27,8 @@ export interface Options {
   readonly fork: (effect: Effect.Effect<void>) => void
   /** How long one call of the store may take before the spill counts as failed. Default 10,000. */
   readonly stallMillis?: number | undefined
+  /** Of the runtime: at its end a spill that failed, and might have been gone on with, lets go of what it has written. */
+  readonly scope?: Scope.Scope | undefined
 }
 
 export interface OutputSpill {
@@ -66,6 +68,7 @@ class Spill implements OutputSpill {
   readonly #cap: number
   readonly #fork: (effect: Effect.Effect<void>) => void
   readonly #stallMillis: number
+  readonly #parent: Scope.Scope | undefined
   readonly #flow: () => void
   readonly #lock = Semaphore.makeUnsafe(1)
   #phase: "idle" | "writing" | "capped" | "failed" | "sealed" | "disposed" = "idle"
@@ -91,6 +94,7 @@ class Spill implements OutputSpill {
     this.#cap = options.cap === 0 ? Infinity : options.cap
     this.#fork = options.fork
     this.#stallMillis = options.stallMillis ?? 10_000
+    this.#parent = options.scope
     this.#flow = flow
   }
 
@@ -260,7 +264,7 @@ class Spill implements OutputSpill {
 
   #open(): Effect.Effect<BlobWriter, BlobError> {
     if (this.#writer !== null) return Effect.succeed(this.#writer)
-    const scope = Scope.makeUnsafe()
+    const scope = this.#parent === undefined ? Scope.makeUnsafe() : Scope.forkUnsafe(this.#parent)
     this.#scope = scope
     this.#isWritten = true
     return Effect.tap(Scope.provide(this.#store.write(this.#name), scope), (writer) =>

@@ -206,13 +206,17 @@ const make = Effect.gen(function*() {
 
   /** Row, then notice, then events. A job nobody was ever told of goes without a word. */
   const settled = (owner: Owner, job: Job): Effect.Effect<void> =>
-    Effect.map(rows.move(job, endOf(job)), (outcome) => {
+    Effect.gen(function*() {
+      const quiet = isQuiet(job)
+      const outcome = yield* rows.move(job, endOf(job))
       if (outcome === "lost") return dropLost(job)
+      // Its start was answered for while the ledger was slow to write that nobody has to be told.
+      if (quiet && job.announced) yield* rows.note(job, { offered: null, told: null })
       // One whose row never came to be has none that could still say that it runs.
       if (job.row.written === null) job.process.workspace?.leave(job.process)
       // An earlier life's workspace may have waited for it.
       if (job.process.adopted) host.fork(reconciling.finishWorkspaces)
-      if (!job.announced && job.process.child === null) {
+      if (isQuiet(job)) {
         owner.jobs.delete(job.process.id)
         host.fork(rows.keepFailed(job))
         return owners.tidy(owner)
@@ -223,11 +227,14 @@ const make = Effect.gen(function*() {
       host.fork(notices.evict(owner))
     })
 
+  /** Its start has failed, and whoever had asked for it is told so by the answer. */
+  const isQuiet = (job: Job): boolean => !job.announced && job.process.child === null
+
   /** Of a start that failed, whoever had asked for it was told. */
   const endOf = (job: Job): ReturnType<typeof Rows.endOf> => {
     const end = Rows.endOf(job)
     const status = Lifecycle.statusOf(job.process.state)
-    return job.announced || job.process.child !== null ? end : { ...end, offered: status, told: status }
+    return isQuiet(job) ? { ...end, offered: status, told: status } : end
   }
 
   const unresolved = (owner: Owner, job: Job): Effect.Effect<void> =>

@@ -15,12 +15,14 @@ import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
+import * as Scope from "effect/Scope"
 import * as CommandSpecs from "../domain/CommandSpec.ts"
 import type { CommandSpec } from "../domain/CommandSpec.ts"
 import { type Identity, markerPrefix } from "../domain/Identity.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ProcessId from "../domain/ProcessId.ts"
 import type { Cause } from "../domain/Status.ts"
+import { bounded } from "../internal/Bounded.ts"
 import * as OutputSource from "../internal/OutputSource.ts"
 import * as SharedLook from "../internal/SharedLook.ts"
 import * as TimerHeap from "../internal/TimerHeap.ts"
@@ -127,7 +129,12 @@ const make = Effect.gen(function*() {
   const clock = yield* Clock.Clock
   const random = yield* Random.Random
   const store = yield* Effect.serviceOption(BlobStore.Service)
-  const runFork = yield* FiberSet.makeRuntime<never, unknown, never>()
+  // A port that hangs and cannot be interrupted is not to hold up the end of the runtime for ever.
+  const held = yield* Effect.acquireRelease(
+    Scope.make(),
+    (scope, exit) => bounded(Scope.close(scope, exit), settings.portWindowMillis)
+  )
+  const runFork = yield* Scope.provide(FiberSet.makeRuntime<never, unknown, never>(), held)
   const fork = <A>(effect: Effect.Effect<A>): Fiber.Fiber<A> => runFork(effect)
   const timers = TimerHeap.make(clock, fork)
   const look = SharedLook.make(driver, { windowMillis: settings.portWindowMillis, fork })
@@ -247,7 +254,7 @@ const make = Effect.gen(function*() {
       onCap,
       source: detached ? fileOf(id, stream) : null,
       spill: policy.spill === "on-truncation" && Option.isSome(store) && !detached
-        ? { store: store.value, cap: settings.spillBytes, fork, stallMillis: settings.spillWindowMillis }
+        ? { store: store.value, cap: settings.spillBytes, fork, stallMillis: settings.spillWindowMillis, scope: held }
         : null,
       sha256: driver.sha256(),
       now: timers.now,
@@ -299,10 +306,10 @@ const make = Effect.gen(function*() {
         settling.abandon(process)
         ending.finishRetry(process)
       }
-      const detached = [...live].flatMap(({ child, detached }) => detached && child !== null ? [child] : [])
       return Effect.andThen(
         settling.releaseKept,
-        Effect.forEach(detached, (child) => child.release, { discard: true })
+        // Who could not be ended, and who is to live on: nobody here reads of them any more, and no reader waits for it.
+        Effect.forEach(live, settling.abandonOutput, { concurrency: "unbounded", discard: true })
       )
     })
   )

@@ -217,9 +217,12 @@ const make = Effect.gen(function*() {
   const abandon = (workspace: OwnedWorkspace, error: WorkspaceStore.WorkspaceError): Effect.Effect<void> =>
     Effect.suspend(() => {
       workspace.released = true
-      // It was made, and is not recorded as such; or nobody knows, and the barrier tries what is left of it.
-      if (workspace.record.identity !== null) return release(workspace)
+      // Nobody knows yet what is there, and the barrier tries what is left of it.
       if (error.operation === "create" && error.problem === "TimedOut") return Effect.void
+      // It was made, and is not recorded as such; or it may have been, by a store that failed half way.
+      const isThere = workspace.record.identity !== null ||
+        (error.operation === "create" && error.problem !== "Exists" && error.problem !== "Refused")
+      if (isThere) return release(workspace)
       letGo(workspace)
       return error.problem === "Exists" && error.operation === "record" ? Effect.void : forget(workspace)
     })

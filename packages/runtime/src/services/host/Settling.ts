@@ -21,6 +21,8 @@ export interface Settling {
   readonly reportUnresolved: (process: OwnedProcess) => Effect.Effect<null>
   /** Answers everybody who waits for a process that the end of the runtime leaves as it is. */
   readonly abandon: (process: OwnedProcess) => void
+  /** Ends what can be read of a process that is not this runtime's to end any more, and lets go of its child. */
+  readonly abandonOutput: (process: OwnedProcess) => Effect.Effect<void>
   /** Gives back what a settled process holds: its memory and its blobs. */
   readonly forget: (process: OwnedProcess) => Effect.Effect<void>
   /** Lets go of the children whose leftovers were kept on purpose. */
@@ -87,6 +89,7 @@ export const make = (core: Core): Settling => {
     )
 
   return {
+    abandonOutput,
     flush: (process) =>
       Effect.gen(function*() {
         const millis = process.keptLeftovers ? 0 : settings.flushWindowMillis

@@ -187,8 +187,8 @@ export const make = (options: Options): Reconciling => {
       job.concluded = isSettled(row.status)
       job.offered = row.offered === row.status
       rows.adopt(job, row)
-      if (job.concluded && process.receipt?.cause._tag === "StartFailed") {
-        // Nobody was told of it but whoever had asked for it.
+      if (job.concluded && process.receipt?.cause._tag === "StartFailed" && row.told === row.status) {
+        // Whoever had asked for it was told that it failed, and nobody else. One that was answered for before has a notice.
         yield* rows.keepFailed(job)
         return { row, owner: null, job: null, detail: null, tell: null }
       }

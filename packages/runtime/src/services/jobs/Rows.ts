@@ -94,6 +94,9 @@ export interface Rows {
   readonly keepFailed: (job: Job) => Effect.Effect<void>
 }
 
+/** When the lease of a row ended that nobody holds any more: long ago, whatever the next runtime's wall clock says. */
+const released = 0
+
 /** Whether the row says of the job what is true of it. */
 export const isRecorded = ({ process, row }: Job): boolean =>
   !row.lost && !row.doubtful && row.missed === null && row.written === Lifecycle.statusOf(process.state)
@@ -421,7 +424,7 @@ export const make = (
         ledger.transition(row.id, { fence: row.fence, status: row.status }, {
           status: row.status,
           holder: null,
-          leaseUntil: clock.currentTimeMillisUnsafe()
+          leaseUntil: released
         })
       return Effect.ignoreCause(within(call, settings.portWindowMillis))
     },
@@ -438,7 +441,7 @@ export const make = (
       Effect.suspend(() => {
         job.row.released = true
         // There is no later time at which what it has missed could be tried again.
-        return Effect.asVoid(move(job, { holder: null, leaseUntil: clock.currentTimeMillisUnsafe() }))
+        return Effect.asVoid(move(job, { holder: null, leaseUntil: released }))
       }),
     remove,
     abandon: (job) =>
