@@ -75,8 +75,8 @@ export interface Info extends Schema.Schema.Type<typeof Info> {}
 export interface Jobs {
   readonly owner: string
   /**
-   * Waits for the driver's answer only, and for one second at most: then the row comes in phase `starting`. Interrupted,
-   * there is a listed job or nothing.
+   * Waits for the driver's answer only, and for one second at most: then the row comes in phase `starting`. One that has
+   * failed by then is told when its row is, within the bound on ledgers. Interrupted, there is a listed job or nothing.
    */
   readonly start: (command: CommandSpec.Input, options?: Admission.StartOptions) => Effect.Effect<Info, StartError>
   /** The job as it is now. */
@@ -207,16 +207,14 @@ const make = Effect.gen(function*() {
   /** Row, then notice, then events. A job nobody was ever told of goes without a word. */
   const settled = (owner: Owner, job: Job): Effect.Effect<void> =>
     Effect.gen(function*() {
-      const quiet = isQuiet(job)
+      job.refused = !job.announced && job.process.child === null
       const outcome = yield* rows.move(job, endOf(job))
       if (outcome === "lost") return dropLost(job)
-      // Its start was answered for while the ledger was slow to write that nobody has to be told.
-      if (quiet && job.announced) yield* rows.note(job, { offered: null, told: null })
       // One whose row never came to be has none that could still say that it runs.
       if (job.row.written === null) job.process.workspace?.leave(job.process)
       // An earlier life's workspace may have waited for it.
       if (job.process.adopted) host.fork(reconciling.finishWorkspaces)
-      if (isQuiet(job)) {
+      if (job.refused) {
         owner.jobs.delete(job.process.id)
         host.fork(rows.keepFailed(job))
         return owners.tidy(owner)
@@ -227,14 +225,11 @@ const make = Effect.gen(function*() {
       host.fork(notices.evict(owner))
     })
 
-  /** Its start has failed, and whoever had asked for it is told so by the answer. */
-  const isQuiet = (job: Job): boolean => !job.announced && job.process.child === null
-
   /** Of a start that failed, whoever had asked for it was told. */
   const endOf = (job: Job): ReturnType<typeof Rows.endOf> => {
     const end = Rows.endOf(job)
     const status = Lifecycle.statusOf(job.process.state)
-    return isQuiet(job) ? { ...end, offered: status, told: status } : end
+    return job.refused ? { ...end, offered: status, told: status } : end
   }
 
   const unresolved = (owner: Owner, job: Job): Effect.Effect<void> =>
@@ -269,6 +264,7 @@ const make = Effect.gen(function*() {
   /** A start on its way is taken back, and what it may have started is gone when the interruption is over. */
   const takeBack = (job: Job): Effect.Effect<void> =>
     Effect.suspend(() => {
+      if (job.refused) return Effect.void
       const isStarting = Lifecycle.phaseOf(job.process.state) === "starting"
       if (isStarting && !job.announced) return askEnd(job, { _tag: "Scope" }, false)
       job.announced = true
@@ -289,6 +285,11 @@ const make = Effect.gen(function*() {
         const answer = yield* restore(
           Deferred.await(job.process.started).pipe(Effect.timeoutOption(host.settings.startAnswerMillis))
         ).pipe(Effect.mapError(failed), Effect.onInterrupt(() => takeBack(job)))
+        // It has failed already, and its row is being told: no notice will come, so the answer has to.
+        if (Option.isNone(answer) && job.refused) {
+          yield* restore(Deferred.await(job.process.started)).pipe(Effect.mapError(failed))
+          return yield* failed(withdrawal(job))
+        }
         if (Option.isSome(answer) && !answer.value) return yield* failed(withdrawal(job))
         job.announced = true
         return infoOf(name, job)

@@ -80,7 +80,7 @@ export type Action =
 /** What is done, and how long the world goes on before the next step. Zero: until nothing is left to do that needs no time. */
 export interface Step {
   readonly act: Action
-  readonly then: number
+  readonly wait: number
 }
 
 /** `seed`: of what is left to chance while it runs. `settings`: what differs from the defaults. */

@@ -115,7 +115,8 @@ export class Inspection {
     if (before !== undefined && !isForward(before, status)) this.#tell("forward", `${id}: ${before} -> ${status}`)
     const marker = this.#markers.get(id)
     if (marker === undefined) return
-    if (isSettled(status)) {
+    // What another life has taken over is that one's to tell of.
+    if (isSettled(status) && receipt?.cause._tag !== "Disowned") {
       const alive = living.filter((process) => process.marker === marker).map(({ label }) => label)
       if (alive.length > 0) this.#tell("proof", `${id} is ${status}, and of it live ${alive.join(", ")}`)
     }

@@ -3,7 +3,7 @@
  */
 import * as AppProcess from "@procyon/runtime/services/AppProcess"
 import * as Authority from "@procyon/runtime/services/Authority"
-import * as Generation from "@procyon/runtime/services/Generation"
+import type * as Generation from "@procyon/runtime/services/Generation"
 import * as RuntimeStore from "@procyon/runtime/services/RuntimeStore"
 import type { Workspace } from "@procyon/runtime/services/Workspace"
 import * as Context from "effect/Context"

@@ -106,11 +106,11 @@ export class Trial {
     })
   }
 
-  #take({ act, then }: Step): Effect.Effect<void, never, World> {
+  #take({ act, wait }: Step): Effect.Effect<void, never, World> {
     return Effect.gen({ self: this }, function*() {
       yield* this.#note(describe(act))
       yield* this.#perform(act)
-      yield* then > 0 ? this.#world.advance(then) : this.#world.drain
+      yield* wait > 0 ? this.#world.advance(wait) : this.#world.drain
       yield* this.#inspect
     })
   }
@@ -402,7 +402,7 @@ export class Trial {
         yield* this.#ask("release", session, Scope.close(scope, Exit.void))
       }
       yield* this.#pass(closing)
-      yield* Effect.catchDefect(session.life.close, (defect) => Effect.sync(() => this.#tell("answer", `${defect}`)))
+      yield* Effect.catchDefect(session.life.close, (defect) => Effect.sync(() => this.#tell("answer", String(defect))))
       yield* this.#world.advance(5000)
       yield* this.#endCommands(session)
       const unanswered = [...session.asking].map(({ what }) => what)
@@ -637,7 +637,7 @@ const statusOf = <A extends { readonly status: string }, E, R>(effect: Effect.Ef
   Effect.map(effect, ({ status }) => status)
 
 /** The name in the history is its only argument, so that the world tells whose a process is. */
-const commandOf = (child: string, job: string, { workspace: _, ...options }: JobOptions | Options) =>
+const commandOf = (child: string, job: string, options: JobOptions | Options) =>
   CommandSpec.make(
     child,
     [job],

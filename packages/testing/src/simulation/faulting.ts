@@ -46,12 +46,24 @@ const whenOf = ({ below, oneOf, often }: Dice): When =>
     ? { _tag: "Nth", n: 1 + below(8), times: 1 + below(3) }
     : { _tag: "Chance", chance: oneOf([0.05, 0.2, 0.5]) }
 
+/**
+ * What the port allows. A start that is interrupted leaves nothing, so none may be done and then not be answered; children
+ * that answer late are among the histories' own. And what lets go of a child is not made to keep it.
+ */
+const isAllowed = ({ call, what }: Fault): boolean => {
+  if (call === "child.release") return false
+  if (call === "attach") return what._tag !== "Die"
+  if (call !== "spawn") return true
+  const { done, of, uninterruptible } = { done: false, of: "call", uninterruptible: false, ...what }
+  return !done && of !== "answer" && !uninterruptible && what._tag !== "ExitEarly"
+}
+
 /** One to five faults; of those drawn, what makes no sense where it is put is drawn again. */
 export const randomFaults = (random: Dice): ReadonlyArray<Fault> =>
   Array.from({ length: 1 + random.below(5) }, () => {
     for (;;) {
       const [port, call] = random.oneOf(random.often(0.5) ? busy : targets)
       const fault: Fault = { port, call, when: whenOf(random), what: whatOf(random) }
-      if (check(fault) === null) return fault
+      if (check(fault) === null && isAllowed(fault)) return fault
     }
   })

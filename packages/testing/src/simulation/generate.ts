@@ -136,7 +136,7 @@ const stepsOf = (random: Dice, limits: Limits): ReadonlyArray<Step> => {
     return null
   }
   return Array.from({ length: limits.steps }, pick).flatMap((act) =>
-    act === null ? [] : [{ act, then: often(0.5) ? below(3000) : 0 }]
+    act === null ? [] : [{ act, wait: often(0.5) ? below(3000) : 0 }]
   )
 }
 

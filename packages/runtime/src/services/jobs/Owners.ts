@@ -18,6 +18,8 @@ export class Job {
   readonly row: Row = new Row()
   /** Somebody has been told its id, so that it has to stay listed, and to be told of when it ends. */
   announced = false
+  /** Its start has failed, which whoever asked for it is told by the answer, and nobody by a notice. */
+  refused = false
   /** It was told of as one that could not be ended. */
   unresolved = false
   /** It is settled, and everybody who had to be told has been. */
