@@ -157,9 +157,14 @@ const build = Effect.fnUntraced(function*(options: Options) {
           state = child
         },
         started: (child) => tell(Effect.succeed(child)),
-        failed: (failure) => tell(Effect.fail(failure))
+        failed: (failure) => tell(Effect.andThen(endUnknown(failure), Effect.fail(failure)))
       })
     }
+    /** Of whom a leader had started that was lost before it answered: nobody would know that they live. */
+    const endUnknown = ({ problem }: ProcessDriver.SpawnFailed): Effect.Effect<void> =>
+      typeof state === "string" || problem !== "OutcomeUnknown"
+        ? Effect.void
+        : Effect.uninterruptible(Effect.andThen(endTree(state), forgetFiles))
     const prepare = (ready: () => void): void => {
       if (!hasFifos || request.detached !== undefined) return ready()
       fifos.take(fifosOf(request), (taken) => {

@@ -14,7 +14,7 @@ import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { Arena, endTree, exec, lookAt, newMarker, openDescriptors, shell, start, until } from "./internal/bench.ts"
 import { temporaryDirectory } from "./support/directory.ts"
-import { live } from "./support/processes.ts"
+import { live, living, newTag } from "./support/processes.ts"
 
 const isRoot = process.getuid?.() === 0
 
@@ -538,6 +538,32 @@ describe("a driver", () => {
 })
 
 describe("a leader", () => {
+  it.live("that is lost before it has answered leaves nobody and no file, and the start says that it cannot be told", () =>
+    withBench((bench) =>
+      Effect.gen(function*() {
+        const tag = yield* newTag
+        const program = `${bench.directory}-lost`
+        // It is told its order, starts the command as a part of its tree, and never says so.
+        fs.writeFileSync(program, `#!/bin/sh\ncat <&3 >/dev/null\nexec 3<&-\nsleep 300.${tag} &\nkill -KILL $$\n`, {
+          mode: 0o700
+        })
+        const { execPath } = process
+        yield* Effect.acquireRelease(
+          Effect.sync(() => {
+            process.execPath = program
+          }),
+          () =>
+            Effect.sync(() => {
+              process.execPath = execPath
+            })
+        )
+        const failed = yield* Effect.flip(bench.start("job", exec("true")))
+        assert.strictEqual(failed.problem, "OutcomeUnknown")
+        assert.deepStrictEqual(living(tag), [])
+        assert.deepStrictEqual(fs.readdirSync(bench.directory), [])
+      })
+    ))
+
   it.live("that was not told all of its order starts nothing", () =>
     Effect.gen(function*() {
       const directory = yield* temporaryDirectory

@@ -157,10 +157,13 @@ export interface Bound {
 export const letTimePass = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
   options: Bound = {}
-): Effect.Effect<A, E, R | World | Timers | Faults.Service> =>
+): Effect.Effect<A, E, R | World> =>
   Effect.gen(function*() {
     if (!isTestClock(yield* Clock.Clock)) return yield* effect
-    const onWorldsClock = Effect.provideService(effect, Clock.Clock, (yield* Timers).clock)
+    const timers = yield* Effect.serviceOption(Timers)
+    const onWorldsClock = Option.isNone(timers)
+      ? effect
+      : Effect.provideService(effect, Clock.Clock, timers.value.clock)
     const fiber = yield* Effect.forkChild(onWorldsClock, { startImmediately: true })
     yield* moveUntil("what was waited for has not ended", () => fiber.pollUnsafe() !== undefined, options)
     return yield* Fiber.join(fiber)
@@ -170,7 +173,7 @@ export const letTimePass = <A, E, R>(
 export const advanceUntil = <E, R>(
   condition: Effect.Effect<boolean, E, R>,
   options: Bound = {}
-): Effect.Effect<void, E, R | World | Timers | Faults.Service> =>
+): Effect.Effect<void, E, R | World> =>
   Effect.gen(function*() {
     const world = yield* World
     yield* world.drain
@@ -198,7 +201,7 @@ const deadlineOf = (clock: Clock.Clock, { atMost = defaultAtMost }: Bound): Dead
 
 const nowMillis = (clock: Clock.Clock): number => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 
-/** With nothing due: only a timer on the test's own clock can be waited for, which is not seen. */
+/** With nothing due: what is waited for has a timer that is not seen, on the test's own clock or in one of several lives. */
 const blindStepMillis = 1_000
 /** Less is a rounding error. */
 const shortestStepMillis = 0.001
@@ -210,15 +213,18 @@ const step = (deadline: Deadline, what: string) =>
     const left = deadline.atMillis - nowMillis(yield* Clock.Clock)
     if (left <= 0) return yield* failed(`${what} after ${Duration.format(Duration.fromInputUnsafe(deadline.asked))}`)
     // What is held back is due, and waits for something else.
-    const next = (yield* (yield* Timers).all).find((millis) => millis >= shortestStepMillis) ?? blindStepMillis
+    const timers = yield* Effect.serviceOption(Timers)
+    const due = Option.isNone(timers) ? [] : yield* timers.value.all
+    const next = due.find((millis) => millis >= shortestStepMillis) ?? blindStepMillis
     yield* world.advance(Math.min(next, left))
   })
 
 /** A defect for whoever reads the test's failure: what is wrong, and what happened. */
-const failed = (what: string): Effect.Effect<never, never, World | Faults.Service> =>
+const failed = (what: string): Effect.Effect<never, never, World> =>
   Effect.gen(function*() {
     const timeline = yield* (yield* World).timeline()
-    const struck = yield* (yield* Faults.Service).injected
+    const faults = yield* Effect.serviceOption(Faults.Service)
+    const struck = Option.isNone(faults) ? [] : yield* faults.value.injected
     const parts = [
       what,
       `what the driver was asked:\n${timeline === "" ? "nothing" : timeline}`,
@@ -241,7 +247,7 @@ const isTestClock = (clock: Clock.Clock): boolean => "adjust" in clock
  */
 export const scoped = <A, E, R>(
   body: Effect.Effect<A, E, R>
-): Effect.Effect<A, E, Exclude<R, Scope.Scope> | World | Timers | Faults.Service> =>
+): Effect.Effect<A, E, Exclude<R, Scope.Scope> | World> =>
   Effect.acquireUseRelease(
     Scope.make(),
     (scope) => Scope.provide(body, scope),
@@ -274,7 +280,7 @@ export const startJob = (
 ): Effect.Effect<
   BackgroundProcess.Info,
   BackgroundProcess.StartError,
-  BackgroundProcess.Service | World | Timers | Faults.Service
+  BackgroundProcess.Service | World
 > =>
   Effect.gen(function*() {
     const { owner, ...start } = options
@@ -293,7 +299,7 @@ const find = (id: string) =>
     return yield* failed(`there is no job ${id}`)
   })
 
-type Helped<A> = Effect.Effect<A, never, BackgroundProcess.Service | World | Timers | Faults.Service>
+type Helped<A> = Effect.Effect<A, never, BackgroundProcess.Service | World>
 
 /**
  * Lets time pass until the job is settled or reported as `kill_failed`, and answers with it. Ends nothing: a job that runs
@@ -380,7 +386,7 @@ export const advanceToNextBeat = (options: Bound = {}): Helped<ReadonlyArray<Bac
 export const nothingLeft: Effect.Effect<
   void,
   never,
-  ProcessLedger.Service | World | Timers | Faults.Service
+  ProcessLedger.Service | World | Timers
 > = Effect.gen(function*() {
   const world = yield* World
   yield* world.drain

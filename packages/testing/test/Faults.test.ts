@@ -41,6 +41,7 @@ const scripts = {
   quick: child.prints("hi\n").exits(0),
   late: child.exits(3, { after: "5 seconds" }),
   slow: child.answersAfter("5 seconds"),
+  both: child.prints("oh\n", { stream: "stderr", after: "1 second" }).prints("x".repeat(60_000)).exits(0),
   echo: child.readsStdin({ echo: true })
 }
 
@@ -432,15 +433,102 @@ describe("a start", () => {
         assert.deepStrictEqual(yield* world.alive, ["server"])
       })))
 
-  it.effect("may be told as unknown although it was done", () =>
+  it.effect("may be told as unknown although it was done, and leaves nothing then", () =>
     given(
       [at("driver.spawn", { _tag: "Fail", problem: "OutcomeUnknown", done: true })],
       ({ ports, world }) =>
         Effect.gen(function*() {
           assert.strictEqual((yield* Effect.flip(ports.spawn("server"))).message, "OutcomeUnknown")
-          assert.deepStrictEqual(yield* world.alive, ["server"])
+          assert.deepStrictEqual([yield* world.spawned, yield* world.alive, yield* world.open], [1, [], []])
         })
     ))
+})
+
+describe("an attach", () => {
+  it.effect("whose exit is lost is never told of it, and one whose exit is doubled is told twice", () =>
+    Effect.forEach(
+      [["LoseExit", 0], ["Duplicate", 2]] as const,
+      ([_tag, times]) =>
+        given([at("driver.attach", { _tag })], ({ ports, world }) =>
+          Effect.gen(function*() {
+            const { identity } = yield* ports.spawn("late", { detached: "a" })
+            const exits: Array<Status.Exit> = []
+            const out = new Kept()
+            const attach = ports.driver.attach({
+              identity,
+              detached: "a",
+              stdout: out,
+              stderr: "merged",
+              onExit: (exit) => exits.push(exit)
+            })
+            yield* attach
+            yield* world.print("late", "hi\n")
+            yield* world.advance("5 seconds")
+            assert.deepStrictEqual([out.text, exits.length], ["hi\n", times])
+            yield* attach
+            yield* world.drain
+            assert.lengthOf(exits, times + 1)
+          }))
+    ))
+
+  it.effect("that is answered late and interrupted meanwhile holds nothing", () =>
+    given(
+      [at("driver.attach", { _tag: "Delay", millis: 5000, of: "answer" })],
+      ({ ports, world }) =>
+        Effect.gen(function*() {
+          const attach = yield* Effect.forkScoped(calls["driver.attach"]?.(ports) ?? Effect.void, {
+            startImmediately: true
+          })
+          yield* world.advance("1 second")
+          assert.lengthOf(yield* world.open, 1)
+          yield* Fiber.interrupt(attach)
+          assert.deepStrictEqual(yield* world.open, [])
+        })
+    ))
+})
+
+describe("a stall", () => {
+  it.effect("holds calls, answers, output and exits back, and loses none of them", () =>
+    given([], ({ injector, ports, world }) =>
+      Effect.gen(function*() {
+        const exits: Array<Status.Exit> = []
+        const [out, err] = [new Kept(), new Kept()]
+        yield* ports.driver.spawn({
+          command: CommandSpec.make("both"),
+          marker: "marker of both",
+          stdout: out,
+          stderr: err,
+          onExit: (exit) => exits.push(exit)
+        })
+        const slow = yield* Effect.forkScoped(ports.spawn("slow"), { startImmediately: true })
+        yield* injector.stall("10 seconds")
+        const row = yield* Effect.forkScoped(ports.ledger.insert(ports.row("a")), { startImmediately: true })
+        yield* world.advance("9 seconds")
+        assert.deepStrictEqual([out.text, err.text, err.ended, exits], ["", "", false, []])
+        assert.deepStrictEqual([slow.pollUnsafe(), row.pollUnsafe()], [undefined, undefined])
+        assert.deepStrictEqual(yield* world.alive, ["slow"])
+        yield* world.advance("1 second")
+        assert.deepStrictEqual([out.text.length, err.text], [60_000, "oh\n"])
+        assert.deepStrictEqual([err.ended, exits], [true, [{ code: 0, signal: null }]])
+        yield* Fiber.join(slow)
+        assert.isTrue(yield* Fiber.join(row))
+      })))
+
+  it.effect("ends when the longest of several does, and at once when it is healed", () =>
+    given([], ({ injector, ports, world }) =>
+      Effect.gen(function*() {
+        yield* injector.stall("5 seconds")
+        yield* injector.stall("2 seconds")
+        const get = yield* Effect.forkScoped(ports.ledger.get("a"), { startImmediately: true })
+        yield* world.advance("4 seconds")
+        assert.isUndefined(get.pollUnsafe())
+        yield* world.advance("1 second")
+        yield* Fiber.join(get)
+        yield* injector.stall("1 hour")
+        const again = yield* Effect.forkScoped(ports.ledger.get("a"), { startImmediately: true })
+        yield* injector.heal
+        yield* Fiber.join(again)
+      })))
 })
 
 describe("a keeper that is gone", () => {

@@ -5,7 +5,7 @@ import * as ProcessDriver from "@procyon/runtime/ports/ProcessDriver"
 import * as AppProcess from "@procyon/runtime/services/AppProcess"
 import * as BackgroundProcess from "@procyon/runtime/services/BackgroundProcess"
 import * as ShutdownBarrier from "@procyon/runtime/services/ShutdownBarrier"
-import { child, Children, Faults, RuntimeTest, World } from "@procyon/testing"
+import { child, Children, Faults, Lives, RuntimeTest, World } from "@procyon/testing"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -250,6 +250,21 @@ describe("a job of a test", () => {
     }).pipe(onChildren({ server: Children.ignoringTerm }, {
       faults: [Faults.lookCutShort(Faults.nth(2)), Faults.spawnEagain(Faults.nth(2))]
     })))
+})
+
+describe("one of several lives", () => {
+  it.effect("is helped in the same way", () =>
+    Effect.gen(function*() {
+      const life = yield* Lives.begin()
+      const { id } = yield* life.run(RuntimeTest.startJob("server", { deadline: "10 minutes" }))
+      const receipt = yield* life.run(RuntimeTest.expectReceipt(id, { status: "timed_out", forced: true }))
+      assert.deepStrictEqual(receipt.exit, { code: null, signal: "SIGKILL" })
+      assert.include(
+        yield* complaintOf(life.run(RuntimeTest.expectReceipt(id, { forced: false }))),
+        "forced: expected false, was true"
+      )
+      yield* life.close
+    }).pipe(Effect.provide(Lives.layer({ children: { server: Children.ignoringTerm } }))))
 })
 
 describe("a beat", () => {

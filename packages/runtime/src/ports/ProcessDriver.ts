@@ -12,7 +12,10 @@ import type { CommandSpec } from "../domain/CommandSpec.ts"
 import type { Identity } from "../domain/Identity.ts"
 import type { Exit, WholeTree } from "../domain/Status.ts"
 
-/** Why nothing was started. `OutcomeUnknown`: the driver was lost in between, so that it cannot be told. */
+/**
+ * Why nothing was started. `OutcomeUnknown`: the driver, or what it starts processes with, was lost in between, so that it
+ * cannot be told whether the command ran; whoever was there of it has been ended.
+ */
 export const SpawnProblem = Schema.Literals([
   "CommandNotFound",
   "NotExecutable",

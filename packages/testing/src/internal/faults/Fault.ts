@@ -30,7 +30,7 @@ export type When =
  *
  * - `Fail`: fails as its port fails, with this problem; when absent, `TooManyProcesses` of a start, `Unavailable` of a ledger,
  *   `NoSpace` of blobs, `Denied` of workspaces. `code` is an errno, for a start only; `retryable` is for blobs, true when
- *   absent. Of a start that was done only `OutcomeUnknown` may be told.
+ *   absent. Of a start that was done only `OutcomeUnknown` may be told, and what was started is ended.
  * - `Delay`: the call is made that many milliseconds later, or its answer comes later. `uninterruptible`: whoever gives
  *   up waiting cannot call it off, and it is done late.
  * - `Hang`: no answer, ever; a start that was done and is interrupted ends what it started. `uninterruptible`: not even

@@ -132,6 +132,14 @@ class FaultyDriver {
               const most = Effect.sleep(what.atMostMillis ?? defaultEarlyMillis)
               return thenWait(make, Effect.raceFirst(Deferred.await(exit.told), most), abandon)
             }
+            case "Fail":
+              // What it leaves nobody would know of.
+              return what.done === true
+                ? Effect.andThen(
+                  Effect.uninterruptibleMask((restore) => Effect.flatMap(restore(make), abandon)),
+                  Effect.suspend(() => Effect.fail(unknownOutcome()))
+                )
+                : undefined
             case "KeeperGone":
               this.#loseKeeper(what.millis)
               return keeper === null ? make : Effect.suspend(() => Effect.fail(unknownOutcome()))
