@@ -2,6 +2,7 @@
  * How laws become tests: one a law, each on a layer of its own, and a skip that says why.
  */
 import { describe, it } from "@effect/vitest"
+import type { Capabilities } from "@procyon/runtime/ports/ProcessDriver"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { Law } from "../Law.ts"
@@ -33,3 +34,12 @@ export const skipping = <E, R>(
   reason === null || reason === undefined
     ? laws
     : laws.map((law) => ({ ...law, skipped: reason }))
+
+/** What a law can need of a driver beyond what every driver has. */
+export type Need = "processTable" | "sessions" | "marker" | "detached"
+
+/** The capability that is missing, as a skip tells it. */
+export const lacking = (needs: ReadonlyArray<Need>, capabilities: Capabilities): string | null => {
+  const missing = needs.find((need) => !capabilities[need])
+  return missing === undefined ? null : `no ${missing}`
+}
