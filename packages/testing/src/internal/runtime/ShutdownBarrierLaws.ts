@@ -133,7 +133,7 @@ export const closing: Statements = (programs) => [
   law("who has left the tree for good is ended too", [programs.daemonizes], (bench, command) =>
     Effect.gen(function*() {
       // Its leader is over soon: at whatever point of that the barrier comes, nobody is left.
-      yield* bench.background.of("one").start(command)
+      yield* bench.background.of("one").start(command, brief)
       assert.isTrue((yield* bench.shutdown()).clean)
       yield* bench.nobodyLives
     }), ["processTable", "marker"]),
