@@ -157,7 +157,26 @@ const removeEmpty = async (root: Anchor, name: string): Promise<boolean> => {
   }
 }
 
+/** How often a directory may turn out to be gone half way. Each time somebody else has got on with it. */
+const patience = 10
+
+/** Another removal may be at it too, such as one that was told to stop and is not through with its last call. */
 const removeTree = async (
+  root: Anchor,
+  name: string,
+  identity: DirectoryIdentity,
+  signal: AbortSignal
+): Promise<boolean> => {
+  for (let tries = patience;; tries--) {
+    try {
+      return await removeOnce(root, name, identity, signal)
+    } catch (error) {
+      if (!isAbsent(error) || tries === 0) throw error
+    }
+  }
+}
+
+const removeOnce = async (
   root: Anchor,
   name: string,
   identity: DirectoryIdentity,

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { ProcessLedger } from "@procyon/runtime"
 import * as ProcessLedgerSql from "@procyon/runtime/ProcessLedgerSql"
-import { LedgerLaws, WorkspaceLedgerLaws } from "@procyon/testing"
+import { LedgerLaws } from "@procyon/testing"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -118,7 +118,6 @@ const inFile = Layer.unwrap(
   Effect.map(temporaryDirectory, (directory) => NodeProcessRuntime.layerLedger({ directory }))
 )
 LedgerLaws.ledgerLaws("a ledger in a file of SQLite", inFile)
-WorkspaceLedgerLaws.workspaceLedgerLaws("a ledger in a file of SQLite", inFile)
 
 LedgerLaws.ledgerLaws(
   "a ledger whose file is opened anew for every call",

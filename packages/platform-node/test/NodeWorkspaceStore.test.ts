@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { WorkspaceStore } from "@procyon/runtime"
-import { WorkspaceStoreLaws } from "@procyon/testing"
+import { WorkspaceLaws } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -13,7 +13,7 @@ import * as files from "./support/files.ts"
 import { openDescriptors } from "./support/output.ts"
 import { host, live, until } from "./support/processes.ts"
 
-WorkspaceStoreLaws.workspaceStoreLaws(
+WorkspaceLaws.workspaceLaws(
   "a store of this machine's directories",
   Layer.merge(NodeWorkspaceStore.layer, files.layer)
 )

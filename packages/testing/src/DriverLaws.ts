@@ -6,7 +6,7 @@
  * a driver cannot keep, because it does not claim the capability or has no program for it, is skipped with that reason
  * in its name.
  */
-import { assert, describe, it } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import type { CommandSpec } from "@procyon/runtime/domain/CommandSpec"
 import { type Identity, markerPrefix, unborn } from "@procyon/runtime/domain/Identity"
 import type { Exit } from "@procyon/runtime/domain/Status"
@@ -16,7 +16,9 @@ import * as Fiber from "effect/Fiber"
 import type * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
-import * as TestClock from "effect/testing/TestClock"
+import { Evidence } from "./internal/Evidence.ts"
+import * as Suite from "./internal/Suite.ts"
+import type { Law as AnyLaw } from "./Law.ts"
 
 /** A command, or why the platform has none with this vice. */
 export type Program = CommandSpec | { readonly missing: string }
@@ -75,15 +77,11 @@ export interface Programs {
 /** What the laws need to know of the driver they are tried on. */
 export interface Options {
   /** `live`: real processes on the real clock. `virtual`: under a TestClock, which the laws move. */
-  readonly clock: "live" | "virtual"
+  readonly clock: Suite.Clock
   /** What the driver claims; that it does is itself a law. */
   readonly capabilities: ProcessDriver.Capabilities
   readonly programs: Programs
 }
-
-/** One try of a wait for evidence, and how many there are: 10 s in all. */
-const tryMillis = 5
-const tries = 2000
 
 /** Collects a stream. Pauses once it has seen `pauseAt` bytes, until told to flow. */
 class Sink implements ProcessDriver.OutputSink {
@@ -135,14 +133,13 @@ interface StartOptions {
 }
 
 /** What a law works with: one driver, and the waiting that fits its clock. */
-class Bench {
+class Bench extends Evidence {
   readonly driver: ProcessDriver.ProcessDriver
-  readonly #pause: Effect.Effect<void>
   #markers = 0
 
   constructor(driver: ProcessDriver.ProcessDriver, clock: Options["clock"]) {
+    super(clock)
     this.driver = driver
-    this.#pause = clock === "live" ? Effect.sleep(tryMillis) : TestClock.adjust(tryMillis)
   }
 
   /** A marker nobody else has: real ones are random, and laws of one file run one after the other. */
@@ -226,18 +223,6 @@ class Bench {
     })
   }
 
-  /** Waits for evidence, and fails when it does not come. */
-  until<A>(what: string, check: Effect.Effect<A>, holds: (a: A) => boolean): Effect.Effect<A> {
-    return Effect.gen({ self: this }, function*() {
-      for (let left = tries; left > 0; left--) {
-        const seen = yield* check
-        if (holds(seen)) return seen
-        yield* this.#pause
-      }
-      return assert.fail(`no evidence within ${tries * tryMillis} ms: ${what}`)
-    })
-  }
-
   untilExit(started: Started): Effect.Effect<Exit> {
     return Effect.map(
       this.until("the exit is told", Effect.sync(() => started.exits[0]), (exit) => exit !== undefined),
@@ -255,11 +240,6 @@ class Bench {
 
   untilMembers(root: Identity, count: number): Effect.Effect<ProcessDriver.TreeLook> {
     return this.until(`a look shows ${count} members`, this.look(root), (look) => look.members.length === count)
-  }
-
-  /** Lets some turns go by in which something that must not happen could. Proves nothing by itself. */
-  get aWhile(): Effect.Effect<void> {
-    return Effect.repeat(this.#pause, { times: 9 })
   }
 
   /** Sends a signal to everybody a fresh look shows. */
@@ -308,7 +288,7 @@ type Body = (bench: Bench, command: CommandSpec) => Effect.Effect<void, ProcessD
 interface Statement {
   readonly name: string
   readonly program: Program
-  readonly needs: ReadonlyArray<"processTable" | "sessions" | "marker" | "detached">
+  readonly needs: ReadonlyArray<Suite.Need>
   readonly body: Body
 }
 
@@ -1191,14 +1171,7 @@ const otherLaws = (programs: Programs): ReadonlyArray<Statement> => [
 ]
 
 /** One law, as it is for a driver with these capabilities. */
-export interface Law {
-  readonly about: string
-  readonly name: string
-  /** Why it cannot be shown here; `null`: it can. */
-  readonly skipped: string | null
-  /** Dies when the driver breaks the law. */
-  readonly run: Effect.Effect<void, ProcessDriver.SpawnFailed, ProcessDriver.Service>
-}
+export type Law = AnyLaw<ProcessDriver.SpawnFailed, ProcessDriver.Service>
 
 const lawsAbout = {
   identity: identityLaws,
@@ -1227,23 +1200,14 @@ export const driverLaws = <E>(
   name: string,
   layer: Layer.Layer<ProcessDriver.Service, E>,
   options: Options
-): void => {
-  const test = options.clock === "live" ? it.live : it.effect
-  describe(`${name} keeps the laws of a process driver`, () => {
-    for (const { about, name, run, skipped } of laws(options)) {
-      const title = `${about}: ${name}${skipped === null ? "" : ` (skipped: ${skipped})`}`
-      test.skipIf(skipped !== null)(title, () => Effect.provide(run, layer))
-    }
-  })
-}
+): void => Suite.define(`${name} keeps the laws of a process driver`, laws(options), layer, options.clock)
 
 const lawFrom = (about: string, statement: Statement, { capabilities, clock }: Options): Law => {
   const { body, name, needs, program } = statement
-  const lacking = needs.find((need) => !capabilities[need])
   return {
     about,
     name,
-    skipped: "missing" in program ? program.missing : lacking === undefined ? null : `no ${lacking}`,
+    skipped: "missing" in program ? program.missing : Suite.lacking(needs, capabilities),
     run: "missing" in program ? Effect.void : Effect.flatMap(
       ProcessDriver.Service,
       (driver) => Effect.scoped(body(new Bench(driver, clock), program))

@@ -4,18 +4,24 @@
  * A law is a sentence and a program that asserts it on a fresh and empty ledger: the layer is built for each, and has to
  * give one. Nothing in them depends on time.
  */
-import { assert, describe, it } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import type { Status } from "@procyon/runtime/domain/Status"
 import * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
 import type { LedgerError, LedgerRow } from "@procyon/runtime/ports/ProcessLedger"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import type * as Layer from "effect/Layer"
+import * as Suite from "./internal/Suite.ts"
+import { laws as workspaceLaws } from "./internal/WorkspaceLedgerLaws.ts"
+import type { Law as AnyLaw, StoreOptions } from "./Law.ts"
 
-interface Law {
-  readonly name: string
-  readonly check: (ledger: ProcessLedger.ProcessLedger) => Effect.Effect<void, LedgerError>
-}
+export { workspace } from "./internal/WorkspaceLedgerLaws.ts"
+
+/** One law. */
+export type Law = AnyLaw<LedgerError, ProcessLedger.Service>
+
+/** Where the laws are tried. */
+export type Options = StoreOptions
 
 const identity: Identity = { pid: 4711, startedAt: 123_456, bootId: "boot", marker: "PROCYON_MARK_x" }
 
@@ -128,12 +134,18 @@ const saying = (text: string): Partial<LedgerRow> => {
   }
 }
 
-const law = (name: string, check: Law["check"]): Law => ({ name, check })
+const law = (
+  about: string,
+  name: string,
+  check: (ledger: ProcessLedger.ProcessLedger) => Effect.Effect<void, LedgerError>
+): Law => ({ about, name, skipped: null, run: ProcessLedger.Service.use(check) })
 
 const ids = (rows: ReadonlyArray<LedgerRow>): ReadonlyArray<string> => rows.map(({ id }) => id)
 
-const laws: ReadonlyArray<Law> = [
+/** The laws as data, to be run one by one: each needs an empty ledger of its own. */
+export const laws: ReadonlyArray<Law> = [
   law(
+    "inserting",
     "gives a row back as it was inserted, every field",
     Effect.fnUntraced(function*(ledger) {
       const full = row("a", { ...ended, status: "cancelled" })
@@ -145,6 +157,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "inserting",
     "gives every text back as it was, inserted or changed, whatever characters it holds",
     Effect.fnUntraced(function*(ledger) {
       for (const text of oddTexts) {
@@ -162,12 +175,14 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "reading",
     "answers null for an id it does not know",
     Effect.fnUntraced(function*(ledger) {
       assert.isNull(yield* ledger.get("a"))
     })
   ),
   law(
+    "inserting",
     "refuses an id that is taken, and keeps the first row",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a"))
@@ -176,6 +191,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "inserting",
     "of many who insert one id at once, lets one in",
     Effect.fnUntraced(function*(ledger) {
       const inserts = Array.from({ length: 20 }, (_, index) => ledger.insert(row("a", { owner: `s-${index}` })))
@@ -184,6 +200,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "inserting",
     "a row it was given and changed afterwards is kept as it was given",
     Effect.fnUntraced(function*(ledger) {
       const given = { ...row("a") }
@@ -193,6 +210,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "a transition changes what it names and nothing else",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a"))
@@ -203,6 +221,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "a transition can set a field to null",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a"))
@@ -211,6 +230,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "a transition from another status, with another fence or of an unknown id changes nothing",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a", { fence: 2 }))
@@ -223,6 +243,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "of many who take one row over at once, lets one do it",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a"))
@@ -233,6 +254,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "who was taken over from can neither move, renew nor remove the row",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a", { status: "kill_failed" }))
@@ -244,6 +266,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "a fence never goes down",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a", { fence: 5 }))
@@ -254,6 +277,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "a settled status is final",
     Effect.fnUntraced(function*(ledger) {
       for (const from of settled) {
@@ -266,6 +290,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "a settled row can still let go of its blob",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a", { status: "error", output: { stdout: { ...stream, blob: "ref" }, stderr: null } }))
@@ -274,6 +299,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "transitions",
     "kill_failed becomes settled by proof, and never running again",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a", { status: "kill_failed" }))
@@ -283,6 +309,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "renewals",
     "renew sets leases in one batch and lets counters only grow",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a", { counters: { bytesSeen: 10 } }))
@@ -304,6 +331,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "renewals",
     "renew answers with those that could not be, and renews the others",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a"))
@@ -316,6 +344,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "renewals",
     "a heartbeat and an end at once undo nothing of each other",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a"))
@@ -330,6 +359,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "renewals",
     "renew takes several heartbeats of one row, and a hundred rows, at once",
     Effect.fnUntraced(function*(ledger) {
       const many = Array.from({ length: 100 }, (_, index) => `p-${index}`)
@@ -344,6 +374,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "reading",
     "rows come in creation order, those of one millisecond by id",
     Effect.fnUntraced(function*(ledger) {
       for (const [id, startedAt] of [["z", 1], ["b", 2], ["a", 2], ["y", 0.5], ["B", 2]] as const) {
@@ -353,6 +384,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "reading",
     "rows are filtered by owner, by being settled, and by both",
     Effect.fnUntraced(function*(ledger) {
       for (const [index, status] of statuses.entries()) {
@@ -371,6 +403,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "reading",
     "owners and ids are compared as they are, whatever characters they hold",
     Effect.fnUntraced(function*(ledger) {
       const odd = ["\0", "a\0b", "\ud800", "\ud801", "\ufffd", "\\", "\\u0000", "\"", "\n"]
@@ -385,6 +418,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "remove forgets a row that is not running, once",
     Effect.fnUntraced(function*(ledger) {
       for (const status of statuses) yield* ledger.insert(row(status, { status }))
@@ -395,6 +429,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "an id that was removed can be inserted again",
     Effect.fnUntraced(function*(ledger) {
       yield* ledger.insert(row("a", { status: "completed" }))
@@ -402,27 +437,14 @@ const laws: ReadonlyArray<Law> = [
       assert.isTrue(yield* ledger.insert(row("a", { owner: "s-2" })))
       assert.strictEqual((yield* ledger.get("a"))?.owner, "s-2")
     })
-  )
+  ),
+  ...workspaceLaws
 ]
 
-/** Where the laws are tried. */
-export interface Options {
-  /** Why these laws cannot be tried here, such as a server that is not there; `null` when they can. */
-  readonly skipped?: string | null | undefined
-}
-
-/** Defines one test a law. `layer` has to give an empty ledger each time it is built. */
+/** Defines one test a law. `layer` is built for each, and has to give an empty ledger. */
 export const ledgerLaws = <E>(
   name: string,
   layer: Layer.Layer<ProcessLedger.Service, E>,
   options: Options = {}
-): void => {
-  const skipped = options.skipped ?? null
-  describe(`${name} keeps the laws of a process ledger`, () => {
-    for (const { check, name } of laws) {
-      const title = skipped === null ? name : `${name} (skipped: ${skipped})`
-      const run = Effect.flatMap(ProcessLedger.Service, check)
-      it.live.skipIf(skipped !== null)(title, () => Effect.provide(run, Layer.fresh(layer)))
-    }
-  })
-}
+): void =>
+  Suite.define(`${name} keeps the laws of a process ledger`, Suite.skipping(laws, options.skipped), layer, "live")

@@ -1,3 +1,3 @@
-import { WorkspaceStoreLaws, WorkspaceStoreMemory } from "../src/index.ts"
+import { WorkspaceLaws, WorkspaceStoreMemory } from "../src/index.ts"
 
-WorkspaceStoreLaws.workspaceStoreLaws("a store of imagined files", WorkspaceStoreMemory.layer)
+WorkspaceLaws.workspaceLaws("a store of imagined files", WorkspaceStoreMemory.layer)

@@ -1,18 +1,30 @@
 /**
- * What the driver laws are tried with on Linux: programs, each with one vice. The same for every driver of this package.
+ * What the laws of drivers and of runtimes are tried with on Linux: programs, each with one vice. The same for every driver
+ * of this package.
  */
+import * as NodeWorkspaceStore from "@procyon/platform-node/NodeWorkspaceStore"
+import { type ProcessDriver, ProcessLedgerMemory, ProcessRuntime } from "@procyon/runtime"
 import * as CommandSpec from "@procyon/runtime/domain/CommandSpec"
-import type { DriverLaws } from "@procyon/testing"
+import type { DriverLaws, RuntimeLaws } from "@procyon/testing"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as ManagedRuntime from "effect/ManagedRuntime"
 import { createHash } from "node:crypto"
 import * as fs from "node:fs"
 import * as path from "node:path"
+import { afterAll } from "vitest"
+import { living } from "./table.ts"
 
 const numbers = Array.from({ length: 100_000 }, (_, index) => `${index + 1}\n`).join("")
 
 const { make, shell } = CommandSpec
 
-/** `directory`: an empty one, for programs that cannot be started. */
-export const lawOptions = (directory: string, can: { readonly detached: boolean }): DriverLaws.Options => {
+/** `directory`: an empty one, for programs that cannot be started. `seconds`: how long those wait that wait. */
+export const lawOptions = (
+  directory: string,
+  can: { readonly detached: boolean },
+  seconds = "300"
+): DriverLaws.Options => {
   const file = (name: string, mode: number, text: string): string => {
     const full = path.join(directory, name)
     fs.writeFileSync(full, text, { mode })
@@ -30,7 +42,7 @@ export const lawOptions = (directory: string, can: { readonly detached: boolean 
       detached: can.detached
     },
     programs: {
-      waits: make("sleep", ["300"]),
+      waits: make("sleep", [seconds]),
       succeeds: make("true"),
       exits7: shell("exit 7"),
       diesByKill: shell("kill -9 $$"),
@@ -40,21 +52,21 @@ export const lawOptions = (directory: string, can: { readonly detached: boolean 
         sha256: createHash("sha256").update(numbers).digest("hex")
       },
       speaksTwice: shell("echo out; echo err >&2"),
-      closesOutput: shell("exec >&- 2>&-; exec sleep 300"),
-      leavesHolder: shell("echo hi; sleep 300 & exit 0"),
-      leavesMember: shell("sleep 300 >/dev/null 2>&1 & exit 0"),
-      childLeavesGroup: shell("set -m; sleep 300 & wait", { shell: "/bin/bash" }),
-      childLeavesSession: shell("setsid sleep 300 & wait"),
-      daemonizes: shell("(setsid sleep 300 >/dev/null 2>&1 &); exit 0"),
+      closesOutput: shell(`exec >&- 2>&-; exec sleep ${seconds}`),
+      leavesHolder: shell(`echo hi; sleep ${seconds} & exit 0`),
+      leavesMember: shell(`sleep ${seconds} >/dev/null 2>&1 & exit 0`),
+      childLeavesGroup: shell(`set -m; sleep ${seconds} & wait`, { shell: "/bin/bash" }),
+      childLeavesSession: shell(`setsid sleep ${seconds} & wait`),
+      daemonizes: shell(`(setsid sleep ${seconds} >/dev/null 2>&1 &); exit 0`),
       // Builtins only between the fork and the exec: a shell that forks again would wait for the dead child too.
       keepsZombie: shell(
-        "sleep 0 & while read -r line </proc/$!/stat; do case $line in *') Z '*) break;; esac; done; echo ready; exec sleep 300"
+        `sleep 0 & while read -r line </proc/$!/stat; do case $line in *') Z '*) break;; esac; done; echo ready; exec sleep ${seconds}`
       ),
-      ignoresTerm: shell("trap '' TERM; echo ready; exec sleep 300"),
-      polite: shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"),
+      ignoresTerm: shell(`trap '' TERM; echo ready; exec sleep ${seconds}`),
+      polite: shell(`trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done # ${seconds}`),
       echoes: make("cat"),
-      closesStdin: shell("exec 0<&-; echo ready; exec sleep 300"),
-      neverReaps: shell("set -m; sleep 300 & exec sleep 300", { shell: "/bin/bash" }),
+      closesStdin: shell(`exec 0<&-; echo ready; exec sleep ${seconds}`),
+      neverReaps: shell(`set -m; sleep ${seconds} & exec sleep ${seconds}`, { shell: "/bin/bash" }),
       startsSlowly: { missing: "a real start cannot be slowed down from here" },
       failures: [
         { what: "an unknown command", command: make("procyon-no-such-command"), problem: "CommandNotFound" },
@@ -88,4 +100,29 @@ export const lawOptions = (directory: string, can: { readonly detached: boolean 
       ]
     }
   }
+}
+
+/** What a process that waits can be found by: digits that no other command line holds. */
+const newTag = (): string => `0${process.pid}0${process.hrtime.bigint() % 1_000_000_000n}`
+
+/** As `lawOptions` for a driver with files, and what lives of the programs by the system's own account. */
+export const runtimeOptions = (directory: string): RuntimeLaws.Options => {
+  const tag = newTag()
+  return {
+    ...lawOptions(directory, { detached: true }, `300.${tag}`),
+    living: Effect.sync(() => living(tag).map(({ name, pid }) => `${name} ${pid}`))
+  }
+}
+
+/** A runtime on this driver. */
+export const runtimeOn = (
+  driver: Layer.Layer<ProcessDriver.Service>
+): Layer.Layer<ProcessRuntime.ProcessRuntime> =>
+  ProcessRuntime.layer.pipe(Layer.provide([driver, NodeWorkspaceStore.layer, ProcessLedgerMemory.layer]))
+
+/** One driver for all tests of a file, built before the first and closed after the last. */
+export const sharedDriver = <E>(driver: Layer.Layer<ProcessDriver.Service, E>): Layer.Layer<ProcessDriver.Service> => {
+  const runtime = ManagedRuntime.make(driver)
+  afterAll(() => runtime.dispose())
+  return Layer.effectContext(Effect.orDie(runtime.contextEffect))
 }

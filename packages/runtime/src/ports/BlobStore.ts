@@ -43,7 +43,10 @@ export interface BlobStore {
    * longer than the place can hold is refused as `Other`.
    */
   readonly write: (name: string) => Effect.Effect<BlobWriter, BlobError, Scope.Scope>
-  /** From `offset` (default 0), at most `limit` bytes (default: to the end). Holds a lease while it is read. */
+  /**
+   * From `offset` (default 0), at most `limit` bytes (default and `Infinity`: to the end). One that is negative or no whole
+   * number is refused as `Other`; past the end there is nothing. Holds a lease while it is read. Parts are the reader's own.
+   */
   readonly read: (
     ref: string,
     options?: { readonly offset?: number | undefined; readonly limit?: number | undefined }

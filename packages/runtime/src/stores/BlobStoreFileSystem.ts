@@ -24,6 +24,7 @@ import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import * as BlobNames from "../internal/BlobNames.ts"
+import * as BlobRange from "../internal/BlobRange.ts"
 import * as Leases from "../internal/Leases.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 
@@ -132,10 +133,9 @@ class FileStore implements BlobStore.BlobStore {
     ref: string,
     options?: { readonly offset?: number | undefined; readonly limit?: number | undefined }
   ): Stream.Stream<Uint8Array, BlobStore.BlobError> {
-    const opened = Effect.map(
-      this.#leases.hold(ref),
-      (file) => chunks(file, options?.offset ?? 0, options?.limit ?? Infinity)
-    )
+    const range = BlobRange.of(options)
+    if (range === null) return Stream.fail(BlobRange.refused())
+    const opened = Effect.map(this.#leases.hold(ref), (file) => chunks(file, range.offset, range.limit))
     return Stream.unwrap(Effect.mapError(opened, blobError("read"))).pipe(Stream.mapError(blobError("read")))
   }
 

@@ -8,6 +8,7 @@ import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as BlobNames from "../internal/BlobNames.ts"
+import * as BlobRange from "../internal/BlobRange.ts"
 import * as Leases from "../internal/Leases.ts"
 import * as BlobStore from "../ports/BlobStore.ts"
 
@@ -47,9 +48,11 @@ class MemoryStore implements BlobStore.BlobStore {
     ref: string,
     options?: { readonly offset?: number | undefined; readonly limit?: number | undefined }
   ): Stream.Stream<Uint8Array, BlobStore.BlobError> {
+    const range = BlobRange.of(options)
+    if (range === null) return Stream.fail(BlobRange.refused())
     const parts = Effect.map(
       this.#leases.hold(ref),
-      (parts) => Stream.fromIterable(slice(parts, options?.offset ?? 0, options?.limit ?? Infinity))
+      (parts) => Stream.fromIterable(slice(parts, range.offset, range.limit))
     )
     return Stream.unwrap(Effect.mapError(parts, () => notFound("read")))
   }

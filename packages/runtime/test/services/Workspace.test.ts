@@ -12,7 +12,7 @@ import {
   Workspace,
   WorkspaceStore
 } from "@procyon/runtime"
-import { child, Files, RuntimeTest, type Script, ScriptedDriver, WorkspaceLedgerLaws, World } from "@procyon/testing"
+import { child, Files, LedgerLaws, RuntimeTest, type Script, ScriptedDriver, World } from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -559,7 +559,7 @@ it.effect("what cannot be finished either is this runtime's, and in its report",
 it.effect("a runtime without a store leaves a record as it is, to one that has a store", () =>
   Effect.gen(function*() {
     const { workspaces } = yield* ProcessLedger.Service
-    const record = WorkspaceLedgerLaws.workspace("w-1", { guests: [] })
+    const record = LedgerLaws.workspace("w-1", { guests: [] })
     yield* workspaces.insert(record)
     assert.deepStrictEqual((yield* finish([])).map(({ outcome, problem }) => [outcome, problem]), [
       ["failed", "Unsupported"]

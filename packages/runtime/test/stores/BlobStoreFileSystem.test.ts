@@ -1,5 +1,6 @@
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { assert, describe, it } from "@effect/vitest"
+import { BlobStoreLaws } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FileSystem from "effect/FileSystem"
@@ -12,7 +13,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as BlobStore from "../../src/ports/BlobStore.ts"
 import * as BlobStoreFileSystem from "../../src/stores/BlobStoreFileSystem.ts"
-import { blobStoreLaws, bytesOf, get, put, remove } from "./blobStoreLaws.ts"
+import { bytesOf, get, put, remove } from "./blobs.ts"
 
 const directory = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(join(tmpdir(), "blobs-"))),
@@ -41,11 +42,12 @@ const failure = (code: string) =>
     cause: Object.assign(new Error("/secret/path"), { code })
   })
 
-describe("BlobStoreFileSystem", () => {
-  blobStoreLaws((law) =>
-    Effect.scoped(Effect.flatMap(directory, (path) => Effect.provide(law, open(join(path, "new", "blobs")))))
-  )
+BlobStoreLaws.blobStoreLaws(
+  "a blob store in files",
+  Layer.unwrap(Effect.map(directory, (path) => open(join(path, "new", "blobs"))))
+)
 
+describe("BlobStoreFileSystem", () => {
   it.live("lets nobody else into its directory, nor read its files", () =>
     Effect.gen(function*() {
       const path = join(yield* directory, "blobs")

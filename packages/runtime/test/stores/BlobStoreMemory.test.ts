@@ -1,9 +1,4 @@
-import { describe } from "@effect/vitest"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import { BlobStoreLaws } from "@procyon/testing"
 import * as BlobStoreMemory from "../../src/stores/BlobStoreMemory.ts"
-import { blobStoreLaws } from "./blobStoreLaws.ts"
 
-describe("BlobStoreMemory", () => {
-  blobStoreLaws((law) => Effect.scoped(Effect.provide(law, Layer.fresh(BlobStoreMemory.layer))))
-})
+BlobStoreLaws.blobStoreLaws("a blob store in memory", BlobStoreMemory.layer)

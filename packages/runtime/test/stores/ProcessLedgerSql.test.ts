@@ -1,6 +1,6 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, describe, it } from "@effect/vitest"
-import { LedgerLaws, WorkspaceLedgerLaws } from "@procyon/testing"
+import { LedgerLaws } from "@procyon/testing"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -52,7 +52,6 @@ const fresh = Layer.unwrap(
 )
 
 LedgerLaws.ledgerLaws("a ledger in PostgreSQL", fresh, { skipped })
-WorkspaceLedgerLaws.workspaceLedgerLaws("a ledger in PostgreSQL", fresh, { skipped })
 
 const program = fileURLToPath(new URL("../programs/ledger.ts", import.meta.url))
 

@@ -23,6 +23,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
+import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import type { Injector } from "../Faults.ts"
@@ -41,7 +42,8 @@ const owners = ["a", "b", "c"]
 /** What a simulation may ask of a life. */
 type Asked<A, E> = Effect.Effect<A, E, Lives.Services>
 
-class Refused extends Error {}
+/** Of somebody who consumes notices and cannot. */
+class Refused extends Schema.TaggedError<Refused>()("Refused", {}) {}
 
 export class Trial {
   readonly #history: History
@@ -496,7 +498,7 @@ export class Trial {
         return jobs.consumeNotices((notices) => {
           handed(false)(notices)
           return Effect.andThen(Effect.sleep(takes), Effect.fail(new Refused()))
-        }).pipe(Effect.catch(() => Effect.succeed(-1)))
+        }).pipe(Effect.orElseSucceed(() => -1))
     }
   }
 

@@ -1,19 +1,13 @@
 /**
- * What every ledger owes the runtime for the records of workspaces, as tests that any ledger can run: see `LedgerLaws`.
+ * What every ledger owes the runtime for the records of workspaces: a part of `LedgerLaws`.
  */
-import { assert, describe, it } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import type { Identity } from "@procyon/runtime/domain/Identity"
 import type { LedgerError } from "@procyon/runtime/ports/ProcessLedger"
 import * as ProcessLedger from "@procyon/runtime/ports/ProcessLedger"
 import type { WorkspaceLedger, WorkspaceRecord } from "@procyon/runtime/ports/WorkspaceLedger"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
-import type { Options } from "./LedgerLaws.ts"
-
-interface Law {
-  readonly name: string
-  readonly check: (ledger: WorkspaceLedger) => Effect.Effect<void, LedgerError>
-}
+import type { Law } from "../Law.ts"
 
 const identity: Identity = { pid: 4711, startedAt: 123_456, bootId: "boot", marker: "PROCYON_MARK_x" }
 
@@ -33,9 +27,17 @@ export const workspace = (id: string, change: Partial<WorkspaceRecord> = {}): Wo
   ...change
 })
 
-const law = (name: string, check: Law["check"]): Law => ({ name, check })
+const law = (
+  name: string,
+  check: (ledger: WorkspaceLedger) => Effect.Effect<void, LedgerError>
+): Law<LedgerError, ProcessLedger.Service> => ({
+  about: "workspaces",
+  name,
+  skipped: null,
+  run: ProcessLedger.Service.use(({ workspaces }) => check(workspaces))
+})
 
-const laws: ReadonlyArray<Law> = [
+export const laws: ReadonlyArray<Law<LedgerError, ProcessLedger.Service>> = [
   law(
     "gives a record back as it was inserted, every field",
     Effect.fnUntraced(function*(ledger) {
@@ -117,19 +119,3 @@ const laws: ReadonlyArray<Law> = [
     })
   )
 ]
-
-/** Defines one test a law. `layer` has to give an empty ledger each time it is built. */
-export const workspaceLedgerLaws = <E>(
-  name: string,
-  layer: Layer.Layer<ProcessLedger.Service, E>,
-  options: Options = {}
-): void => {
-  const skipped = options.skipped ?? null
-  describe(`${name} keeps the laws of records of workspaces`, () => {
-    for (const { check, name } of laws) {
-      const title = skipped === null ? name : `${name} (skipped: ${skipped})`
-      const run = ProcessLedger.Service.use(({ workspaces }) => check(workspaces))
-      it.live.skipIf(skipped !== null)(title, () => Effect.provide(run, Layer.fresh(layer)))
-    }
-  })
-}

@@ -4,21 +4,36 @@
  * A law is a sentence and a program that asserts it on a store and on what is around it: the laws put links, files and
  * other directories where a workspace is, with `Files`, and look at what is left.
  */
-import { assert, describe, it } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import * as WorkspaceStore from "@procyon/runtime/ports/WorkspaceStore"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import type * as Layer from "effect/Layer"
+import * as Result from "effect/Result"
 import { Files, type FilesService } from "./Files.ts"
+import * as Suite from "./internal/Suite.ts"
+import type { Law as AnyLaw, StoreOptions } from "./Law.ts"
 
-interface Law {
-  readonly name: string
-  readonly check: (
+/** One law. */
+export type Law = AnyLaw<WorkspaceStore.WorkspaceError, WorkspaceStore.Service | Files>
+
+/** Where the laws are tried. */
+export type Options = StoreOptions
+
+const law = (
+  about: string,
+  name: string,
+  check: (
     store: WorkspaceStore.WorkspaceStore,
     files: FilesService
   ) => Effect.Effect<void, WorkspaceStore.WorkspaceError>
-}
-
-const law = (name: string, check: Law["check"]): Law => ({ name, check })
+): Law => ({
+  about,
+  name,
+  skipped: null,
+  run: Effect.gen(function*() {
+    yield* check(yield* WorkspaceStore.Service, yield* Files)
+  })
+})
 
 const create = Effect.fnUntraced(function*(store: WorkspaceStore.WorkspaceStore, root: string, name: string) {
   const place = yield* store.locate(root, name)
@@ -28,8 +43,10 @@ const create = Effect.fnUntraced(function*(store: WorkspaceStore.WorkspaceStore,
 const messageOf = <A>(effect: Effect.Effect<A, WorkspaceStore.WorkspaceError>) =>
   Effect.match(effect, { onFailure: ({ message }) => message, onSuccess: () => "no failure" })
 
-const laws: ReadonlyArray<Law> = [
+/** The laws as data, to be run one by one: each needs a store of its own. */
+export const laws: ReadonlyArray<Law> = [
   law(
+    "places",
     "makes nothing when it is asked where, and the directory at that place when it is asked to",
     Effect.fnUntraced(function*(store, { has, home }) {
       const place = yield* store.locate(home, "ws")
@@ -41,6 +58,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "places",
     "refuses names that could lead elsewhere",
     Effect.fnUntraced(function*(store, { home }) {
       for (const name of ["", ".", "..", "a/b", "/a", "../a", ".hidden", "a\0b", "a\n", "x".repeat(65)]) {
@@ -49,6 +67,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "places",
     "refuses a root that is not there, or is no directory",
     Effect.fnUntraced(function*(store, { home, write }) {
       yield* write(`${home}/file`)
@@ -58,6 +77,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "places",
     "resolves a root that is a link once: what the link names later changes nothing",
     Effect.fnUntraced(function*(store, { has, home, link, makeDirectory, rename }) {
       yield* makeDirectory(`${home}/real`)
@@ -73,6 +93,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "making",
     "makes nothing where something is, whatever it is, and leaves that",
     Effect.fnUntraced(function*(store, { has, home, link, makeDirectory, write }) {
       const free = yield* Effect.forEach(["directory", "file", "dangling"], (name) => store.locate(home, name))
@@ -89,6 +110,25 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "making",
+    "of many who make one place at once, one does it, and of many who remove it, all are answered",
+    Effect.fnUntraced(function*(store, { has, home, write }) {
+      const place = yield* store.locate(home, "ws")
+      const made = yield* Effect.all(Array.from({ length: 10 }, () => Effect.result(store.create(place))), {
+        concurrency: "unbounded"
+      })
+      const identities = made.flatMap((result) => Result.isSuccess(result) ? [result.success] : [])
+      const problems = made.flatMap((result) => Result.isFailure(result) ? [result.failure.message] : [])
+      assert.deepStrictEqual(problems, Array.from({ length: 9 }, () => "create: Exists"))
+      yield* write(`${place.path}/file`)
+      const removal = store.remove({ ...place, identity: identities[0] ?? assert.fail("nobody has made it") })
+      const removed = yield* Effect.all(Array.from({ length: 10 }, () => removal), { concurrency: "unbounded" })
+      assert.isTrue(removed.includes("Removed"))
+      assert.isFalse(yield* has(place.path))
+    })
+  ),
+  law(
+    "removing",
     "removes a directory with everything in it, and finds it absent the second time",
     Effect.fnUntraced(function*(store, { has, home, makeDirectory, write }) {
       const place = yield* create(store, home, "ws")
@@ -102,6 +142,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "removes a link in it and nothing behind the link",
     Effect.fnUntraced(function*(store, { has, home, link, makeDirectory, write }) {
       yield* makeDirectory(`${home}/outside`)
@@ -113,6 +154,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "leaves another directory that is at its place",
     Effect.fnUntraced(function*(store, { has, home, makeDirectory, rename, write }) {
       const place = yield* create(store, home, "ws")
@@ -124,6 +166,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "leaves a file that is at its place",
     Effect.fnUntraced(function*(store, { has, home, rename, write }) {
       const place = yield* create(store, home, "ws")
@@ -134,6 +177,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "leaves a link that is at its place and what the link names, be it the very directory",
     Effect.fnUntraced(function*(store, { has, home, link, makeDirectory, rename, write }) {
       yield* makeDirectory(`${home}/outside`)
@@ -154,6 +198,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "removes nothing that is not one name below the root",
     Effect.fnUntraced(function*(store, { has, home, link, makeDirectory, write }) {
       for (const path of ["r", "r/ws", "r-evil", "outside", "outside/ws"]) yield* makeDirectory(`${home}/${path}`)
@@ -176,6 +221,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "does nothing in a root that is elsewhere, or is another directory, or a link",
     Effect.fnUntraced(function*(store, { has, home, link, makeDirectory, rename }) {
       yield* makeDirectory(`${home}/root`)
@@ -196,6 +242,7 @@ const laws: ReadonlyArray<Law> = [
     })
   ),
   law(
+    "removing",
     "of a place where nothing is known to have been made, removes an empty directory and nothing else",
     Effect.fnUntraced(function*(store, { has, home, link, makeDirectory, write }) {
       const at = (name: string) => Effect.map(store.locate(home, name), (place) => ({ ...place, identity: null }))
@@ -221,17 +268,13 @@ const laws: ReadonlyArray<Law> = [
   )
 ]
 
-/** Defines one test a law. Each gets a layer of its own, with files and a store over the same. */
-export const workspaceStoreLaws = <E>(
+/**
+ * Defines one test a law. `layer` is built for each, and has to give a store, and a home without anything in it that
+ * `Files` sees as the store does.
+ */
+export const workspaceLaws = <E>(
   name: string,
-  layer: Layer.Layer<WorkspaceStore.Service | Files, E>
-): void => {
-  describe(`${name} keeps the laws of a workspace store`, () => {
-    for (const { check, name } of laws) {
-      const run = Effect.gen(function*() {
-        yield* check(yield* WorkspaceStore.Service, yield* Files)
-      })
-      it.live(name, () => Effect.provide(run, Layer.fresh(layer)))
-    }
-  })
-}
+  layer: Layer.Layer<WorkspaceStore.Service | Files, E>,
+  options: Options = {}
+): void =>
+  Suite.define(`${name} keeps the laws of a workspace store`, Suite.skipping(laws, options.skipped), layer, "live")
