@@ -30,6 +30,7 @@ const isSettled = Status.isSettled
 export class Inspection {
   /** Ids of jobs that an operator gave up. */
   readonly abandoned = new Set<string>()
+  readonly #mayBeLost: boolean
   readonly #witness: Witness
   readonly #tell: Tell
   readonly #rows = new Map<string, { readonly status: Status.Status; readonly fence: number }>()
@@ -38,7 +39,9 @@ export class Inspection {
   readonly #settled = new Set<string>()
   readonly #statuses = new Map<string, Status.Status>()
 
-  constructor(witness: Witness, tell: Tell) {
+  /** `mayBeLost`: whether leases are lost to somebody else. */
+  constructor(witness: Witness, mayBeLost: boolean, tell: Tell) {
+    this.#mayBeLost = mayBeLost
     this.#witness = witness
     this.#tell = tell
   }
@@ -107,16 +110,19 @@ export class Inspection {
   }
 
   #inspectJob({ living }: Scene, session: number, info: BackgroundProcess.Info): void {
-    const { exit, id, output, phase, receipt, status, stderr } = info
+    const { endedAt, exit, id, output, phase, receipt, status, stderr } = info
     const key = `${session}:${id}`
     const before = this.#statuses.get(key)
     this.#statuses.set(key, status)
     if (isSettled(status)) this.#settled.add(id)
-    if (before !== undefined && !isForward(before, status)) this.#tell("forward", `${id}: ${before} -> ${status}`)
+    // One that was lost to another life, and comes back, comes as its row says.
+    if (before !== undefined && !isForward(before, status) && !this.#mayBeLost) {
+      this.#tell("forward", `${id}: ${before} -> ${status}`)
+    }
     const marker = this.#markers.get(id)
     if (marker === undefined) return
-    // What another life has taken over is that one's to tell of.
-    if (isSettled(status) && receipt?.cause._tag !== "Disowned") {
+    // What another life has taken over is that one's to tell of. Before it says when it ended, it is being let go of.
+    if (isSettled(status) && endedAt !== null && receipt?.cause._tag !== "Disowned") {
       const alive = living.filter((process) => process.marker === marker).map(({ label }) => label)
       if (alive.length > 0) this.#tell("proof", `${id} is ${status}, and of it live ${alive.join(", ")}`)
     }

@@ -55,7 +55,7 @@ export class Trial {
   readonly #tell = (rule: Rule, detail: string): void => {
     this.#violations.push({ rule, step: this.#step, detail })
   }
-  readonly #inspection = new Inspection(this.#witness, this.#tell)
+  readonly #inspection: Inspection
   readonly #deliveries = new Deliveries(this.#tell)
   /** Where each job of the history is: its owner, and its id once that was answered. */
   readonly #jobs = new Map<string, { readonly owner: string; id: string | null }>()
@@ -69,6 +69,8 @@ export class Trial {
     this.#history = history
     this.#shared = shared
     this.#injector = injector
+    const mayBeLost = history.faults.some(({ what }) => what._tag === "LeaseLost")
+    this.#inspection = new Inspection(this.#witness, mayBeLost, this.#tell)
   }
 
   get run(): Effect.Effect<Outcome, never, World> {
@@ -405,7 +407,8 @@ export class Trial {
       }
       yield* this.#pass(closing)
       yield* Effect.catchDefect(session.life.close, (defect) => Effect.sync(() => this.#tell("answer", String(defect))))
-      yield* this.#world.advance(5000)
+      // A port may be late, and its caller waits for it.
+      yield* this.#world.advance(15_000)
       yield* this.#endCommands(session)
       const unanswered = [...session.asking].map(({ what }) => what)
       if (unanswered.length > 0) this.#tell("answer", `no answer to ${unanswered.join(", ")}`)

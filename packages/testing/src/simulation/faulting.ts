@@ -52,10 +52,9 @@ const whenOf = ({ below, oneOf, often }: Dice): When =>
  */
 const isAllowed = ({ call, what }: Fault): boolean => {
   if (call === "child.release") return false
-  if (call === "attach") return what._tag !== "Die"
-  if (call !== "spawn") return true
   const { done, of, uninterruptible } = { done: false, of: "call", uninterruptible: false, ...what }
-  return !done && of !== "answer" && !uninterruptible && what._tag !== "ExitEarly"
+  if (call === "attach") return what._tag !== "Die" && !done && of !== "answer" && !uninterruptible
+  return call !== "spawn" || (!done && of !== "answer" && !uninterruptible && what._tag !== "ExitEarly")
 }
 
 /** One to five faults; of those drawn, what makes no sense where it is put is drawn again. */
