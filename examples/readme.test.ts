@@ -2,6 +2,7 @@
 // what they describe.
 import { assert, it } from "@effect/vitest"
 import { Settings, Status } from "@procyon/runtime"
+import * as testing from "@procyon/testing"
 import { existsSync, globSync, readFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import { basename, dirname, join } from "node:path"
@@ -78,6 +79,16 @@ it("the table of statuses has every status", () => {
 it("the table of settings has every setting, with its default", () => {
   const told = rows("Settings").map(([name = "", value = ""]) => [name.replaceAll("`", ""), numberOf(value)])
   assert.deepStrictEqual(Object.fromEntries(told), { ...Settings.defaults })
+})
+
+it("the table of law suites has every suite, and names it as it is called", () => {
+  const named = rows("Testing").flatMap(([name = ""]) => /^`(\w+Laws)\.(\w+)`$/.exec(name)?.slice(1).join(".") ?? [])
+  const suites = Object.entries(testing).filter(([module]) => module.endsWith("Laws")).flatMap(([module, members]) =>
+    Object.keys(members).filter((member) => member.toLowerCase() === module.toLowerCase()).map((it) =>
+      `${module}.${it}`
+    )
+  )
+  assert.sameMembers(named, suites)
 })
 
 it("the modules that Effect 3's packages became exist", () => {

@@ -487,4 +487,4 @@ export const blobStoreLaws = <E>(
   name: string,
   layer: Layer.Layer<BlobStore.Service, E>,
   options: Options = {}
-): void => Suite.define(`${name} keeps the laws of a blob store`, Suite.skipping(laws, options.skipped), layer, "live")
+): void => Suite.define(name, "a blob store", Suite.skipping(laws, options.skipped), layer, "live")

@@ -1200,7 +1200,7 @@ export const driverLaws = <E>(
   name: string,
   layer: Layer.Layer<ProcessDriver.Service, E>,
   options: Options
-): void => Suite.define(`${name} keeps the laws of a process driver`, laws(options), layer, options.clock)
+): void => Suite.define(name, "a process driver", laws(options), layer, options.clock)
 
 const lawFrom = (about: string, statement: Statement, { capabilities, clock }: Options): Law => {
   const { body, name, needs, program } = statement

@@ -446,5 +446,4 @@ export const ledgerLaws = <E>(
   name: string,
   layer: Layer.Layer<ProcessLedger.Service, E>,
   options: Options = {}
-): void =>
-  Suite.define(`${name} keeps the laws of a process ledger`, Suite.skipping(laws, options.skipped), layer, "live")
+): void => Suite.define(name, "a process ledger", Suite.skipping(laws, options.skipped), layer, "live")

@@ -18,10 +18,10 @@ import * as ShutdownBarrier from "@procyon/runtime/services/ShutdownBarrier"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as DriverLaws from "./DriverLaws.ts"
-import * as AppProcessLaws from "./internal/runtime/AppProcessLaws.ts"
-import * as BackgroundProcessLaws from "./internal/runtime/BackgroundProcessLaws.ts"
-import { Bench, type Failure, type Statement, type Statements } from "./internal/runtime/Bench.ts"
-import * as ShutdownBarrierLaws from "./internal/runtime/ShutdownBarrierLaws.ts"
+import * as AppProcessLaws from "./internal/AppProcessLaws.ts"
+import * as BackgroundProcessLaws from "./internal/BackgroundProcessLaws.ts"
+import { Bench, type Failure, type Statement, type Statements } from "./internal/RuntimeBench.ts"
+import * as ShutdownBarrierLaws from "./internal/ShutdownBarrierLaws.ts"
 import * as Suite from "./internal/Suite.ts"
 import type { Law as AnyLaw } from "./Law.ts"
 
@@ -77,7 +77,8 @@ export const runtimeLaws = <E, R = never>(
   options: Options<R>
 ): void =>
   Suite.define(
-    `${name} keeps the laws of a runtime`,
+    name,
+    "a runtime",
     laws(options),
     Layer.provide(layer, Settings.layer(settings)),
     options.clock

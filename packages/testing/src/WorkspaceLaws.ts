@@ -276,5 +276,4 @@ export const workspaceLaws = <E>(
   name: string,
   layer: Layer.Layer<WorkspaceStore.Service | Files, E>,
   options: Options = {}
-): void =>
-  Suite.define(`${name} keeps the laws of a workspace store`, Suite.skipping(laws, options.skipped), layer, "live")
+): void => Suite.define(name, "a workspace store", Suite.skipping(laws, options.skipped), layer, "live")

@@ -104,7 +104,7 @@ const faulty: ReadonlyArray<readonly [fault: string, law: string, (driver: Drive
   ],
   [
     "keeps merged streams apart",
-    "gives one sink both streams in their order when merged, and ends it once",
+    "output: gives one sink both streams in their order when merged, and ends it once",
     (driver) => ({
       spawn: (request) =>
         driver.spawn({

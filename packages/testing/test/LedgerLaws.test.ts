@@ -80,7 +80,7 @@ const faults: ReadonlyArray<readonly [fault: string, law: string, ledger: () => 
     "a transition changes what it names and nothing else",
     () =>
       faulty((ledger) => ({
-        transition: (id, expected, { termination: _, ...changes }) => ledger.transition(id, expected, changes)
+        transition: (id, expected, changes) => ledger.transition(id, expected, { ...changes, termination: null })
       }))
   ],
   [

@@ -22,18 +22,20 @@ const faulty = (
 const careless = (refusal: WorkspaceStore.Refusal) => () =>
   faulty((store, files) => ({
     remove: (place) =>
-      Effect.catch(store.remove(place), (error) =>
+      store.remove(place).pipe(Effect.catch((error) =>
         error.refusal === refusal
           ? Effect.as(files.rename(place.path, `${files.home}/taken-away`), "Removed" as const)
-          : Effect.fail(error))
+          : Effect.fail(error)
+      ))
   }))
 
 /** Finds nothing to do where it was to say that something is wrong. */
 const quiet = (refusal: WorkspaceStore.Refusal) => () =>
   faulty((store) => ({
     remove: (place) =>
-      Effect.catch(store.remove(place), (error) =>
-        error.refusal === refusal ? Effect.succeed("Absent" as const) : Effect.fail(error))
+      store.remove(place).pipe(
+        Effect.catch((error) => error.refusal === refusal ? Effect.succeed("Absent" as const) : Effect.fail(error))
+      )
   }))
 
 const someDirectory: WorkspaceStore.DirectoryIdentity = { device: "1", inode: "1" }
@@ -57,7 +59,7 @@ const faults: ReadonlyArray<
     "refuses a root that is not there, or is no directory",
     () =>
       faulty((store, { home }) => ({
-        locate: (root, name) => Effect.catch(store.locate(root, name), () => store.locate(home, name))
+        locate: (root, name) => store.locate(root, name).pipe(Effect.catch(() => store.locate(home, name)))
       }))
   ],
   [
@@ -73,7 +75,9 @@ const faults: ReadonlyArray<
     "takes what is there for what it made",
     "makes nothing where something is, whatever it is, and leaves that",
     () =>
-      faulty((store) => ({ create: (place) => Effect.catch(store.create(place), () => Effect.succeed(someDirectory)) }))
+      faulty((store) => ({
+        create: (place) => store.create(place).pipe(Effect.catch(() => Effect.succeed(someDirectory)))
+      }))
   ],
   [
     "looks first and makes then",
@@ -86,7 +90,7 @@ const faults: ReadonlyArray<
               ? store.create(place)
               : Effect.andThen(
                 Effect.yieldNow,
-                Effect.catch(store.create(place), () => Effect.succeed(someDirectory))
+                store.create(place).pipe(Effect.catch(() => Effect.succeed(someDirectory)))
               ))
       }))
   ],

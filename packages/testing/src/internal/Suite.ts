@@ -10,15 +10,16 @@ import type { Law } from "../Law.ts"
 /** Where laws are tried: on the real clock, or under a TestClock of each law's own. */
 export type Clock = "live" | "virtual"
 
-/** Registers them. `title` is what all of them say together. */
+/** Registers the laws of `what`, to be kept by `name`. */
 export const define = <R, LE>(
-  title: string,
+  name: string,
+  what: string,
   laws: ReadonlyArray<Law<unknown, R>>,
   layer: Layer.Layer<R, LE>,
   clock: Clock
 ): void => {
   const test = clock === "live" ? it.live : it.effect
-  describe(title, () => {
+  describe(`${name} keeps the laws of ${what}`, () => {
     for (const { about, name, run, skipped } of laws) {
       const told = `${about}: ${name}${skipped === null ? "" : ` (skipped: ${skipped})`}`
       test.skipIf(skipped !== null)(told, () => Effect.provide(run, Layer.fresh(layer)))

@@ -5,7 +5,7 @@ import { assert } from "@effect/vitest"
 import * as CommandSpec from "@procyon/runtime/domain/CommandSpec"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
-import { brief, hashOf, keepingAll, law, patient, signalsIn, type Statements } from "./Bench.ts"
+import { brief, hashOf, keepingAll, law, patient, signalsIn, type Statements } from "./RuntimeBench.ts"
 
 export const running: Statements = (programs) => [
   law(

@@ -15,9 +15,9 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
-import type { Program, Programs } from "../../DriverLaws.ts"
-import { Evidence } from "../Evidence.ts"
-import type { Clock, Need } from "../Suite.ts"
+import type { Program, Programs } from "../DriverLaws.ts"
+import { Evidence } from "./Evidence.ts"
+import type { Clock, Need } from "./Suite.ts"
 
 /** What a law may end with beside dying; one that does has been broken. */
 export type Failure =

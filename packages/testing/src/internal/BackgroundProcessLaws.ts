@@ -19,7 +19,7 @@ import {
   patient,
   signalsIn,
   type Statements
-} from "./Bench.ts"
+} from "./RuntimeBench.ts"
 
 /** The tag of the failure or of its reason, `taken` where there was none. */
 const refusalOf = <A>(
