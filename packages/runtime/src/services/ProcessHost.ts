@@ -30,7 +30,7 @@ import type { LedgerRow } from "../ports/ProcessLedger.ts"
 import * as Adopting from "./host/Adopting.ts"
 import { type Core, nameOfOutput, observed, retentionsOf } from "./host/Core.ts"
 import * as Ending from "./host/Ending.ts"
-import { type Hooks, OwnedProcess } from "./host/OwnedProcess.ts"
+import { type Hooks, OwnedProcess, type Todo } from "./host/OwnedProcess.ts"
 import * as Settling from "./host/Settling.ts"
 import * as Starting from "./host/Starting.ts"
 import * as Stdin from "./host/Stdin.ts"
@@ -103,8 +103,7 @@ class ProcessHostService extends Context.Service<ProcessHostService, ProcessHost
 export { ProcessHostService as Service }
 
 /** How an action is answered when performing it broke: never by a claim. */
-const brokenAnswers: { readonly [A in Lifecycle.Action]: Lifecycle.Event | null } = {
-  Hurry: null,
+const brokenAnswers: { readonly [A in Todo]: Lifecycle.Event | null } = {
   WithdrawStart: { _tag: "StartLost" },
   RecordTree: { _tag: "TreeRecorded", leaderAlive: true },
   AwaitExit: { _tag: "ExitAwaited" },
@@ -171,10 +170,8 @@ const make = Effect.gen(function*() {
     }))
   }
 
-  const perform = (process: OwnedProcess, action: Lifecycle.Action): Effect.Effect<Lifecycle.Event | null> => {
+  const perform = (process: OwnedProcess, action: Todo): Effect.Effect<Lifecycle.Event | null> => {
     switch (action) {
-      case "Hurry":
-        return Effect.succeed(null)
       case "WithdrawStart":
         return starting.withdraw(process)
       case "Flush":
