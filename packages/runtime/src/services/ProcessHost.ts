@@ -15,12 +15,14 @@ import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
+import * as Scope from "effect/Scope"
 import * as CommandSpecs from "../domain/CommandSpec.ts"
 import type { CommandSpec } from "../domain/CommandSpec.ts"
 import { type Identity, markerPrefix } from "../domain/Identity.ts"
 import * as Lifecycle from "../domain/Lifecycle.ts"
 import * as ProcessId from "../domain/ProcessId.ts"
 import type { Cause } from "../domain/Status.ts"
+import { bounded } from "../internal/Bounded.ts"
 import * as OutputSource from "../internal/OutputSource.ts"
 import * as SharedLook from "../internal/SharedLook.ts"
 import * as TimerHeap from "../internal/TimerHeap.ts"
@@ -126,7 +128,11 @@ const make = Effect.gen(function*() {
   const clock = yield* Clock.Clock
   const random = yield* Random.Random
   const store = yield* Effect.serviceOption(BlobStore.Service)
-  const runFork = yield* FiberSet.makeRuntime<never, unknown, never>()
+  // Closed last, and bounded: what cannot be interrupted, such as a start that a driver does not let go of, or a source of
+  // input, holds up no layer.
+  const fibers = yield* Scope.make()
+  yield* Effect.addFinalizer((exit) => Effect.asVoid(bounded(Scope.close(fibers, exit), settings.portWindowMillis)))
+  const runFork = yield* Scope.provide(FiberSet.makeRuntime<never, unknown, never>(), fibers)
   const fork = <A>(effect: Effect.Effect<A>): Fiber.Fiber<A> => runFork(effect)
   const timers = TimerHeap.make(clock, fork)
   const look = SharedLook.make(driver, { windowMillis: settings.portWindowMillis, fork })
@@ -299,7 +305,7 @@ const make = Effect.gen(function*() {
       const detached = [...live].flatMap(({ child, detached }) => detached && child !== null ? [child] : [])
       return Effect.andThen(
         settling.releaseKept,
-        Effect.forEach(detached, (child) => child.release, { discard: true })
+        Effect.forEach(detached, settling.release, { discard: true, concurrency: "unbounded" })
       )
     })
   )

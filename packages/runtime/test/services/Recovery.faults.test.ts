@@ -483,6 +483,44 @@ describe("while another runtime holds rows", () => {
   )
 })
 
+describe("a detached job at the end of its runtime", () => {
+  law(
+    "is waited for while it starts, so that the next one has its identity",
+    { server: child.answersAfter("3 seconds") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      const starting = yield* Effect.forkChild(first.run(start("server", { lifetime: "detached" })))
+      yield* world.advance("500 millis")
+      yield* first.close
+      yield* Fiber.join(starting)
+      assert.deepStrictEqual((yield* rows).map(({ identity, status }) => [status, (identity?.pid ?? 0) > 0]), [
+        ["running", true]
+      ])
+      assert.deepStrictEqual(outcomes(yield* reconciled(yield* Lives.begin())), ["adopted running"])
+    })
+  )
+
+  law(
+    "that its driver does not let go of does not keep it from closing",
+    { server: child },
+    Effect.gen(function*() {
+      const first = yield* beginWith({
+        driver: (driver) => ({
+          spawn: (request) =>
+            Effect.map(driver.spawn(request), (child): ProcessDriver.Child => ({
+              ...child,
+              release: Effect.uninterruptible(Effect.never)
+            }))
+        })
+      })
+      yield* first.run(start("server", { lifetime: "detached" }))
+      yield* first.close
+      assert.deepStrictEqual(outcomes(yield* reconciled(yield* Lives.begin())), ["adopted running"])
+    })
+  )
+})
+
 describe("a detached job that is being stopped", () => {
   law(
     "is waited for by a shutdown, and not given up half way",
