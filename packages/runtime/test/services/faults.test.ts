@@ -397,6 +397,48 @@ it.effect("a child that breaks wherever it is asked for is never told as gone, a
   }))))
 })
 
+it.effect("a first look that breaks costs the signal before the grace, and not the end", () => {
+  let breaks = 0
+  return Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const { id } = yield* jobs.start(run("server"))
+    breaks = 1
+    const stopping = yield* Effect.forkChild(jobs.stop(id))
+    yield* world.advance("6 seconds")
+    const { receipt } = yield* Fiber.join(stopping)
+    assert.deepStrictEqual([receipt?.status, receipt?.forced, yield* world.alive], ["cancelled", true, []])
+    assert.notInclude((yield* world.signals).join(), "SIGTERM")
+  }).pipe(Effect.provide(onChild({ server: child }, ({ identity }) => ({
+    get identity() {
+      if (breaks-- > 0) throw new Error("a secret")
+      return identity
+    }
+  }))))
+})
+
+it.effect("a start that was lost settles when its driver answers after all that nothing was started", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(jobs.start(run("server")))
+    yield* world.advance("15 seconds")
+    const { id } = yield* Fiber.join(starting)
+    assert.strictEqual((yield* jobs.get(id)).status, "kill_failed")
+    yield* world.advance("15 seconds")
+    assert.deepStrictEqual(yield* Effect.map(jobs.get(id), ({ error, status }) => [status, error]), [
+      "error",
+      "TooManyProcesses (EAGAIN)"
+    ])
+    assert.deepStrictEqual(statuses(yield* jobs.notices), ["kill_failed", "error"])
+  }).pipe(Effect.provide(onDriver({}, () => ({
+    spawn: () =>
+      Effect.uninterruptible(Effect.delay(
+        Effect.fail(new ProcessDriver.SpawnFailed({ problem: "TooManyProcesses", code: "EAGAIN" })),
+        "20 seconds"
+      ))
+  })))))
+
 it.effect("a child that never finishes its output, and cannot be let go of, settles after the windows", () =>
   Effect.gen(function*() {
     const world = yield* World
@@ -530,6 +572,9 @@ it.effect("whoever waits for a process that the shutdown had no time for is answ
     assert.isDefined(late.pollUnsafe())
     assert.deepStrictEqual((yield* handle.termination).cause, { _tag: "Shutdown" })
     assert.strictEqual((yield* jobs.get(job.id)).status, "running")
+    const lateEvents = yield* Effect.forkChild(Stream.runCollect(jobs.events))
+    yield* TestClock.adjust(0)
+    assert.deepStrictEqual(yield* Fiber.join(lateEvents), [])
     const other = Context.get(context, BackgroundProcess.Service).of("s2")
     assert.strictEqual(yield* reasonOf(other.start(run("stuck"))), "RuntimeClosed")
   }))
