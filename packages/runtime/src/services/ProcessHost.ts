@@ -32,7 +32,7 @@ import type { LedgerRow } from "../ports/ProcessLedger.ts"
 import * as Adopting from "./host/Adopting.ts"
 import { type Core, nameOfOutput, observed, retentionsOf } from "./host/Core.ts"
 import * as Ending from "./host/Ending.ts"
-import { type Hooks, OwnedProcess } from "./host/OwnedProcess.ts"
+import { type Hooks, OwnedProcess, type Todo } from "./host/OwnedProcess.ts"
 import * as Settling from "./host/Settling.ts"
 import * as Starting from "./host/Starting.ts"
 import * as Stdin from "./host/Stdin.ts"
@@ -105,8 +105,7 @@ class ProcessHostService extends Context.Service<ProcessHostService, ProcessHost
 export { ProcessHostService as Service }
 
 /** How an action is answered when performing it broke: never by a claim. */
-const brokenAnswers: { readonly [A in Lifecycle.Action]: Lifecycle.Event | null } = {
-  Hurry: null,
+const brokenAnswers: { readonly [A in Todo]: Lifecycle.Event | null } = {
   WithdrawStart: { _tag: "StartLost" },
   RecordTree: { _tag: "TreeRecorded", leaderAlive: true },
   AwaitExit: { _tag: "ExitAwaited" },
@@ -129,7 +128,8 @@ const make = Effect.gen(function*() {
   const clock = yield* Clock.Clock
   const random = yield* Random.Random
   const store = yield* Effect.serviceOption(BlobStore.Service)
-  // A port that hangs and cannot be interrupted is not to hold up the end of the runtime for ever.
+  // Closed last, and bounded: what cannot be interrupted, such as a start that a driver does not let go of, or a source of
+  // input, holds up no layer.
   const held = yield* Effect.acquireRelease(
     Scope.make(),
     (scope, exit) => bounded(Scope.close(scope, exit), settings.portWindowMillis)
@@ -178,10 +178,8 @@ const make = Effect.gen(function*() {
     }))
   }
 
-  const perform = (process: OwnedProcess, action: Lifecycle.Action): Effect.Effect<Lifecycle.Event | null> => {
+  const perform = (process: OwnedProcess, action: Todo): Effect.Effect<Lifecycle.Event | null> => {
     switch (action) {
-      case "Hurry":
-        return Effect.succeed(null)
       case "WithdrawStart":
         return starting.withdraw(process)
       case "Flush":

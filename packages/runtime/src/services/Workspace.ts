@@ -130,7 +130,6 @@ const make = Effect.gen(function*() {
   const armRenewal = (): void => {
     renewal ??= timers.after(settings.leaseMillis / 3, () => {
       renewal = null
-      if (held.size === 0) return
       armRenewal()
       host.fork(Effect.forEach(held, renew, { concurrency, discard: true }))
     })

@@ -262,6 +262,9 @@ describe("resolve of effect/process commands", () => {
       [command({ stdin: { stream: "inherit" } }), "Unsupported stdin.stream"],
       [command({ stdin: { stream, endOnDone: false } }), "Unsupported stdin.endOnDone"],
       [command({ stdin: { stream, encoding: "hex" } }), "Unsupported stdin.encoding"],
+      [command({ stdin: {} as never }), "Unsupported stdin"],
+      [command({ stdin: { stream, endOnDone: 1 as never } }), "Malformed stdin.endOnDone"],
+      [command({ extendEnv: "yes" as never }), "Malformed extendEnv"],
       [command({ stdout: "inherit" }), "Unsupported stdout"],
       [command({ stdout: "ignore" }), "Unsupported stdout"],
       [command({ stderr: Sink.succeed(new Uint8Array()) }), "Unsupported stderr"],
@@ -447,6 +450,19 @@ describe("display", () => {
     }
   )
 
+  it("reads no more of a long list of arguments than it shows", () => {
+    let read = 0
+    const args = new Proxy(Array.from({ length: 10_000 }, () => "x".repeat(50)), {
+      get: (list, key, self) => {
+        if (typeof key === "string" && /^\d+$/.test(key)) read++
+        return Reflect.get(list, key, self)
+      }
+    })
+    const spec: CommandSpec.CommandSpec = { ...make("a"), program: { _tag: "Exec", command: "a", args } }
+    assert.strictEqual(CommandSpec.display(spec).length, CommandSpec.maxDisplay)
+    assert.isAtMost(read, 10)
+  })
+
   it("marks a cut, and cuts no character in two", () => {
     for (const lead of ["", "x"]) {
       const shown = CommandSpec.display(shell(lead + "😀".repeat(150)))
@@ -454,5 +470,34 @@ describe("display", () => {
       assert.isAtLeast(shown.length, 198)
       assert.notMatch(shown, /\p{Cs}/u)
     }
+  })
+})
+
+describe("fingerprint", () => {
+  it("is the same for equal commands, and another where what runs, with what, or where differs", () => {
+    const token = Redacted.make("s3cret")
+    const commands: ReadonlyArray<CommandSpec.CommandSpec> = [
+      make("a"),
+      make("a", ["b"]),
+      make("a", ["b c"]),
+      make("a", ["b", "c"]),
+      make("a", [token]),
+      make("a", ["b"], { cwd: "/work" }),
+      shell("a"),
+      shell("a b"),
+      shell(token),
+      shell("a", { shell: "bash" })
+    ]
+    const prints = commands.map((command) => CommandSpec.fingerprint(command))
+    assert.strictEqual(new Set(prints).size, commands.length)
+    assert.deepStrictEqual(prints, commands.map((command) => CommandSpec.fingerprint(resolved(command))))
+  })
+
+  it("has no secret and no environment in it", () => {
+    const of = (secret: string) =>
+      [make("a", [Redacted.make(secret)], { env: { TOKEN: secret } }), shell(Redacted.make(secret))]
+        .map((command) => CommandSpec.fingerprint(command))
+    assert.deepStrictEqual(of("s3cret"), of("another"))
+    assert.notInclude(of("s3cret").join(), "s3cret")
   })
 })

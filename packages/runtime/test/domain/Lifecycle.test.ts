@@ -800,9 +800,30 @@ describe("a process of an earlier life", () => {
     assert.deepStrictEqual(states.map((state) => Lifecycle.statusOf(state)), ["running", "kill_failed", "completed"])
   })
 
+  it("is as lost, or as never started, as its status says where the row has no cause", () => {
+    const states = (["kill_failed", "error"] as const).map((status) =>
+      Lifecycle.resumed({ status, cause: null, exit: null })
+    )
+    assert.deepStrictEqual(states.map((state) => "cause" in state ? state.cause._tag : null), [
+      "OwnerLost",
+      "StartFailed"
+    ])
+    assert.deepStrictEqual(states.map((state) => Lifecycle.statusOf(state)), ["kill_failed", "error"])
+  })
+
   it("is for review when nobody can tell whether it lives", () => {
     const state = walk([[{ _tag: "Untraceable" }, "Unresolved", "ReportUnresolved"]], { _tag: "Running" })
     assert.strictEqual(Lifecycle.statusOf(state), "kill_failed")
+  })
+
+  it("is for review by the cause it was to be ended for, unless its exit had been seen before", () => {
+    const untraceable: Line = [{ _tag: "Untraceable" }, "Unresolved", "ReportUnresolved"]
+    const requested = walk([[end(stop), "Draining", "RecordTree"], untraceable], { _tag: "Running" })
+    const seen = walk([[exited(zero), "Draining", "Linger"], [end(stop), "Draining"], untraceable], { _tag: "Running" })
+    assert.deepStrictEqual([requested, seen].map((state) => "cause" in state ? state.cause : null), [
+      stop,
+      { _tag: "SelfExit" }
+    ])
   })
 })
 

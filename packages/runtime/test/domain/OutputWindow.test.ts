@@ -187,10 +187,24 @@ describe("OutputWindow", () => {
     for (const value of [-1, NaN, 1.5, Infinity, -Infinity]) {
       const bad = OutputWindow.checkRead({ since: value })
       assert.deepStrictEqual([bad?._tag, bad?.field], ["BadCursor", "since"])
+      assert.strictEqual(bad?.message, `since must be a whole number of bytes, not ${value}`)
     }
     for (const value of [-1, NaN, 0.5]) assert.strictEqual(OutputWindow.checkRead({ limit: value })?.field, "limit")
     for (const since of [0, 1, 2 ** 53]) assert.isNull(OutputWindow.checkRead({ since, limit: 0 }))
     assert.isNull(OutputWindow.checkRead(undefined))
+  })
+
+  it("takes nothing that was not lent, and gives no piece of what it does not hold", () => {
+    const subject = window(10, 100)
+    assert.strictEqual(subject.commit(5).length, 0)
+    write(subject, content("binary", 20_000, 0))
+    assert.strictEqual(subject.commit(5).length, 0)
+    assert.deepStrictEqual([subject.piece(15, 5).length, subject.piece(20_000, 5).length], [0, 0])
+    subject.reserve()
+    subject.seal()
+    subject.seal()
+    assert.strictEqual(subject.commit(5).length, 0)
+    assert.strictEqual(subject.seen, 20_000)
   })
 
   it("keeps what is protected as long as there is room, and takes no more room than it says", () => {

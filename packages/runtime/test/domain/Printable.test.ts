@@ -21,3 +21,11 @@ it.prop("line is bounded and well formed, whatever it is given", [Schema.String]
   assert.isAtMost(shown.length, 20)
   assert.notMatch(shown, /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u)
 })
+
+it("table pads each column to its widest cell, but the last, and lines may have fewer cells", () => {
+  assert.deepStrictEqual(Printable.table([["id", "owner", "status"], ["long-id", "s"], ["x"]]), [
+    "  id       owner  status",
+    "  long-id  s",
+    "  x"
+  ])
+})

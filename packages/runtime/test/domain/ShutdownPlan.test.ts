@@ -86,6 +86,17 @@ describe("report", () => {
     assert.isFalse(report({ workspaces: [workspace("failed")] }).clean)
   })
 
+  it("is clean when what is left is a job that was to live on, and the workspace it works in", () => {
+    const living = row("a", { status: "running", detached: true })
+    const rows = [row("b"), living]
+    assert.isTrue(report({ rows, workspaces: [workspace("kept", { by: "a" })] }).clean)
+    assert.isFalse(report({ rows, workspaces: [workspace("kept", { by: "b" })] }).clean)
+    assert.isFalse(report({ rows, workspaces: [workspace("kept", { by: "another" })] }).clean)
+    assert.isFalse(report({ rows, workspaces: [workspace("failed", { problem: "Busy" })] }).clean)
+    const stuck = { ...living, status: "kill_failed" as const }
+    assert.isFalse(report({ rows: [stuck], workspaces: [workspace("kept", { by: "a" })] }).clean)
+  })
+
   it.prop("goes through JSON and back", [ShutdownPlan.ShutdownReport], ([given]) => {
     const codec = Schema.toCodecJson(ShutdownPlan.ShutdownReport)
     const json = JSON.stringify(Schema.encodeSync(codec)(given))
@@ -131,6 +142,17 @@ describe("summarize", () => {
       "  w-2        s-1    kept     0myxn7sw000i00",
       "  w-3        -      failed   Refused"
     ])
+  })
+
+  it("shows no more workspaces than rows, counts the others, and knows one without a reason", () => {
+    const left = Array.from({ length: ShutdownPlan.maxSummaryRows + 2 }, (_, n) => workspace("kept", { id: `w-${n}` }))
+    const lines = ShutdownPlan.summarize(report({ workspaces: left })).split("\n")
+    assert.deepStrictEqual([lines[2], lines.at(-1)], ["  w-0        s-1    kept     -", "  … and 2 more"])
+    assert.strictEqual(lines.length, 1 + 1 + ShutdownPlan.maxSummaryRows + 1)
+  })
+
+  it("says that it was not clean also where a report does not tell why", () => {
+    assert.include(ShutdownPlan.summarize({ ...report(), clean: false }), "shutdown (graceful): not clean; 0 processes")
   })
 
   it("says so in one line when there was nothing to end", () => {

@@ -66,6 +66,16 @@ describe("writes that are asked for at once", () => {
       assert.deepStrictEqual(log, ["a", "b", "c"])
     }))
 
+  it.effect("that nobody waits for any more when their turn comes open no transaction", () =>
+    Effect.gen(function*() {
+      const { fork, log, put, steps } = setUp()
+      const asked = [yield* fork(put("a")), yield* fork(put("b"))]
+      for (const fiber of asked) fiber.interruptUnsafe()
+      yield* Effect.forEach(asked, (fiber) => Fiber.await(fiber))
+      assert.deepStrictEqual([steps, log], [[], []])
+      assert.strictEqual(yield* Effect.flatMap(fork(put("c")), (fiber) => Fiber.join(fiber)), 1)
+    }))
+
   it.effect("are answered after the commit, and not before", () =>
     Effect.gen(function*() {
       const [reached, finish] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]

@@ -4,6 +4,7 @@ import * as Arbitrary from "effect/Arbitrary"
 import * as Schema from "effect/Schema"
 import { isSettled, Status } from "../../src/domain/Status.ts"
 import * as ProcessLedger from "../../src/ports/ProcessLedger.ts"
+import * as WorkspaceLedger from "../../src/ports/WorkspaceLedger.ts"
 
 const { row } = LedgerLaws
 
@@ -50,5 +51,21 @@ describe("LedgerError", () => {
       "operation",
       "problem"
     ])
+  })
+})
+
+describe("byCreation", () => {
+  it("orders by the start, and by the id what started at once; what is both the same is neither before the other", () => {
+    const rows = [row("b", { startedAt: 2 }), row("a", { startedAt: 2 }), row("c", { startedAt: 1 })]
+    assert.deepStrictEqual(rows.toSorted(ProcessLedger.byCreation).map(({ id }) => id), ["c", "a", "b"])
+    assert.strictEqual(ProcessLedger.byCreation(row("a"), row("a")), 0)
+    const { workspace } = LedgerLaws
+    const records = [
+      workspace("b", { createdAt: 2 }),
+      workspace("a", { createdAt: 2 }),
+      workspace("c", { createdAt: 1 })
+    ]
+    assert.deepStrictEqual(records.toSorted(WorkspaceLedger.byCreation).map(({ id }) => id), ["c", "a", "b"])
+    assert.strictEqual(WorkspaceLedger.byCreation(workspace("a", {}), workspace("a", {})), 0)
   })
 })

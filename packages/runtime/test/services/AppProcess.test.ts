@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import {
   AppProcess,
+  BackgroundProcess,
   BlobStore,
   BlobStoreMemory,
   CommandSpec,
@@ -34,6 +35,68 @@ law(
     assert.isTrue(result.info.output.sealed && result.info.output.drained)
     const failed = yield* Effect.flip(AppProcess.requireSuccess(result))
     assert.deepStrictEqual([failed.command, failed.result.error], ["tool", "exit code 3"])
+    assert.strictEqual(failed.message, "tool: error, exit code 3")
+  })
+)
+
+law(
+  "requireSuccess passes on what completed, and says of everything else how it ended",
+  { tool: child.exits(0), server: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const result = yield* AppProcess.run(run("tool"))
+    assert.strictEqual(yield* AppProcess.requireSuccess(result), result)
+    const running = yield* Effect.forkChild(AppProcess.run(run("server"), { deadline: "1 second" }))
+    yield* world.advance("2 seconds")
+    const failed = yield* Effect.flip(AppProcess.requireSuccess(yield* Fiber.join(running)))
+    assert.strictEqual(failed.message, "server: timed_out")
+  })
+)
+
+law(
+  "list has those of scopes that are not settled, in the order of their starts, and no job",
+  { first: child, second: child, quick: child.exits(0), job: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const { list } = yield* AppProcess.Service
+    const jobs = yield* Effect.map(BackgroundProcess.Service, (service) => service.of("s1"))
+    const first = yield* AppProcess.spawn(run("first"))
+    yield* jobs.start(run("job"))
+    yield* AppProcess.spawn(run("quick"))
+    const second = yield* AppProcess.spawn(run("second"))
+    yield* world.advance("1 second")
+    assert.deepStrictEqual(yield* list, [yield* first.info, yield* second.info])
+    yield* first.terminate()
+    assert.deepStrictEqual((yield* list).map(({ id }) => id), [second.id])
+  })
+)
+
+law(
+  "the stderr of a process whose streams are merged is empty and sealed, however it is read",
+  { tool: child.prints("out").prints("err", { stream: "stderr" }) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const handle = yield* AppProcess.spawn(run("tool"), { streams: "merged" })
+    yield* world.drain
+    assert.strictEqual((yield* handle.output.read()).data, "outerr")
+    const { stderr } = handle
+    const page = { since: 0, next: 0, gap: null, sealed: true }
+    assert.deepStrictEqual(yield* stderr.read({ since: 5 }), { ...page, data: "" })
+    assert.deepStrictEqual(yield* stderr.readBytes(), { ...page, data: new Uint8Array(0) })
+    assert.deepStrictEqual(yield* Stream.runCollect(stderr.follow()), [])
+    assert.deepStrictEqual(yield* Stream.runCollect(stderr.followBytes()), [])
+    const { bytesSeen, sealed } = yield* stderr.metadata
+    assert.deepStrictEqual([yield* stderr.preview, bytesSeen, sealed], ["", 0, true])
+  })
+)
+
+law(
+  "there is no spill to go on with where none was begun",
+  { tool: child.prints("x") },
+  Effect.gen(function*() {
+    const spilling = yield* AppProcess.spawn(run("tool"))
+    const bounded = yield* AppProcess.spawn(run("tool"), { output: { spill: "never" } })
+    assert.deepStrictEqual([yield* spilling.retrySpill, yield* bounded.retrySpill], [false, false])
   })
 )
 
@@ -222,6 +285,33 @@ law(
 )
 
 law(
+  "terminate of what could not be ended tries it once more",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL", 1) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const handle = yield* AppProcess.spawn(run("stuck"))
+    const asked = yield* Effect.forkChild(Effect.all([handle.terminate(), handle.terminate()]))
+    yield* world.advance("30 seconds")
+    assert.deepStrictEqual((yield* Fiber.join(asked)).map(({ status }) => status), ["kill_failed", "cancelled"])
+    assert.deepStrictEqual(yield* world.alive, [])
+  })
+)
+
+law(
+  "use answers with what its body does once the tree is gone, and with its failure where nothing could be started",
+  { server: child.ignores("SIGTERM"), broken: child.failsToStart("CommandNotFound") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const using = yield* Effect.forkChild(AppProcess.use(run("server"), (handle) => Effect.succeed(handle.id)))
+    yield* world.advance("6 seconds")
+    assert.isString(yield* Fiber.join(using))
+    assert.deepStrictEqual(yield* world.alive, [])
+    const failed = yield* Effect.flip(AppProcess.use(run("broken"), () => Effect.void))
+    assert.strictEqual(failed._tag, "SpawnError")
+  })
+)
+
+law(
   "use fails with KillFailed beside the body's own failure when the tree could not be ended",
   { stuck: child.refuses("SIGTERM").refuses("SIGKILL") },
   Effect.gen(function*() {
@@ -262,6 +352,8 @@ law(
     const handle = yield* AppProcess.spawn(run("head", [], { stdin: "open" }))
     const error = yield* Effect.flip(handle.write(new Uint8Array(200_000)))
     assert.isBelow(error.accepted, 200_000)
+    assert.strictEqual(error.message, `stdin of ${handle.id} is closed`)
+    assert.strictEqual((yield* Effect.flip(handle.write("more"))).accepted, 0)
     yield* world.advance("1 second")
     assert.strictEqual((yield* handle.termination).status, "completed")
   })

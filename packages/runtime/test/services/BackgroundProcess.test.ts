@@ -560,6 +560,60 @@ law(
 )
 
 law(
+  "all owners that have retired, and all starts that failed, are kept where neither is bounded",
+  { server: child.exits(0) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const service = yield* BackgroundProcess.Service
+    for (const owner of ["s1", "s2", "s3"]) {
+      const jobs = yield* jobsOf(owner)
+      yield* jobs.start(run("server"))
+      yield* Effect.flip(jobs.start(run("missing")))
+      yield* world.drain
+      yield* jobs.retire
+    }
+    assert.deepStrictEqual(yield* service.owners, ["s1", "s2", "s3"])
+    assert.strictEqual((yield* ProcessLedger.Service.use((ledger) => ledger.rows())).length, 6)
+  }),
+  { maxRetiredOwners: 0, maxFailedStartRows: 0 }
+)
+
+law(
+  "an owner is there as long as a job or a notice of its is, and not after",
+  { server: child.exits(0) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const service = yield* BackgroundProcess.Service
+    const jobs = yield* jobsOf("s1")
+    const ids = [(yield* jobs.start(run("server"))).id, (yield* jobs.start(run("server"))).id]
+    yield* world.drain
+    for (const id of ids) assert.isTrue(yield* jobs.forget(id))
+    assert.deepStrictEqual([yield* jobs.list, yield* service.owners], [[], ["s1"]])
+    assert.deepStrictEqual((yield* jobs.notices).map(({ _tag }) => _tag), ["Summary", "Job"])
+    assert.deepStrictEqual(yield* service.owners, [])
+  }),
+  { maxNoticesPerOwner: 1 }
+)
+
+law(
+  "both streams of a job are read where they are apart, and stderr is empty where it is merged",
+  { server: child.prints("out").prints("err", { stream: "stderr" }) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const apart = yield* jobs.start(run("server"), { streams: "separate" })
+    const merged = yield* jobs.start(run("server"))
+    yield* world.drain
+    const read = (view: Effect.Effect<BackgroundProcess.View, unknown>) =>
+      Effect.flatMap(view, (view) => Effect.map(view.read(), ({ data }) => data))
+    const texts = yield* Effect.all(
+      [apart, merged].flatMap(({ id }) => [read(jobs.output(id)), read(jobs.errorOutput(id))])
+    )
+    assert.deepStrictEqual(texts, ["out", "err", "outerr", ""])
+  })
+)
+
+law(
   "of starts that failed only the last rows are kept",
   {},
   Effect.gen(function*() {

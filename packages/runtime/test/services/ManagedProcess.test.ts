@@ -577,13 +577,32 @@ describe("fork", () => {
       let done = false
       yield* registry.fork("a", Effect.andThen(Effect.sleep("1 hour"), Effect.sync(() => done = true)))
       assert.isTrue(Option.isSome(yield* registry.get("a")))
-      assert.strictEqual((yield* Effect.flip(registry.fork("a", Effect.void)))._tag, "ManagedProcessAlreadyExists")
-      assert.strictEqual((yield* Effect.flip(registry.start("a", probe())))._tag, "ManagedProcessAlreadyExists")
+      const refusals = [registry.fork("a", Effect.void), registry.start("a", probe())]
+      for (const refused of refusals) {
+        assert.strictEqual((yield* Effect.flip(refused)).message, "a managed process a exists")
+      }
       yield* TestClock.adjust("1 hour")
       assert.isTrue(done)
       assert.deepStrictEqual(yield* registry.get("a"), Option.none())
       yield* registry.fork("a", Effect.void)
       yield* registry.fork("a", Effect.void)
+    }))
+
+  it.effect("what was removed while its effect runs takes nothing from its successor when it is over", () =>
+    Effect.gen(function*() {
+      const registry = yield* ManagedProcess.make
+      yield* registry.fork("a", Effect.sleep("1 second"))
+      const first = Option.getOrThrow(yield* registry.get("a"))
+      // It has begun with the fork, so this changes nothing.
+      yield* first.start() as Effect.Effect<void>
+      assert.isTrue(yield* registry.remove("a", first))
+      yield* registry.fork("a", Effect.sleep("1 hour"))
+      const second = Option.getOrThrow(yield* registry.get("a"))
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(Option.getOrUndefined(yield* registry.get("a")), second)
+      yield* registry.close
+      const refused = yield* Effect.flip(registry.fork("b", Effect.void))
+      assert.strictEqual(refused.message, "the registry is closed: b was not started")
     }))
 
   it.effect("gives the caller's services to the effect, and an authority that the close revokes before it interrupts", () =>

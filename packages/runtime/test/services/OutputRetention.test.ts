@@ -147,6 +147,24 @@ describe("OutputRetention", () => {
       assert.strictEqual((yield* retention.view.read()).data, "kept")
     }))
 
+  it.effect("takes an empty commit for nothing, has no spill to go on with or to remove, and tells its end also late", () =>
+    Effect.gen(function*() {
+      let now = 5
+      const retention = make({ now: () => now })
+      now = 9
+      retention.sink.reserve()
+      assert.isTrue(retention.sink.commit(0))
+      assert.strictEqual(retention.lastOutputAt, 5)
+      push(retention.sink, "hello")
+      assert.strictEqual(yield* retention.readTail(3), "llo")
+      assert.isFalse(yield* retention.retrySpill)
+      yield* retention.dispose
+      retention.sink.end()
+      let ends = 0
+      retention.onEnd(() => ends++)
+      assert.strictEqual(ends, 1)
+    }))
+
   it.effect("refuses a cursor that is no offset, in every kind of read", () =>
     Effect.gen(function*() {
       const { view } = make()
@@ -500,6 +518,140 @@ describe("OutputRetention", () => {
         const all = yield* readAllBytes(retention.view, 4000)
         assert.deepStrictEqual(all.gaps, [{ from: 10_000, to: 99_100 }])
         assert.strictEqual(all.bytes.length, 10_900)
+      }))
+
+    it.effect("says that it is capped when more comes after a retry has written just the cap", () =>
+      Effect.gen(function*() {
+        let broken = true
+        const store = yield* BlobStoreMemory.make
+        const cap = slice * 4
+        const retention = yield* spilling(gated(store, () => broken ? Effect.fail(full) : Effect.void), { cap })
+        const bytes = noise(slice * 8)
+        push(retention.sink, bytes.subarray(0, cap))
+        yield* TestClock.adjust(0)
+        broken = false
+        assert.isTrue(yield* retention.retrySpill)
+        assert.deepStrictEqual([retention.metadata().spilledBytes, retention.metadata().capped], [cap, false])
+        push(retention.sink, bytes.subarray(cap))
+        yield* TestClock.adjust(0)
+        assert.deepStrictEqual([retention.metadata().spill, retention.metadata().capped], ["partial", true])
+        yield* retention.seal({ drained: true })
+        assert.deepStrictEqual(yield* readBlob(store, retention.metadata().blob), bytes.subarray(0, cap))
+      }))
+
+    it.effect("goes on without a writer that comes after it was given up, and never writes with that one", () =>
+      Effect.gen(function*() {
+        const store = yield* BlobStoreMemory.make
+        let late = true
+        const slow: BlobStore.BlobStore = {
+          ...gated(store, () => Effect.void),
+          write: (name) =>
+            late
+              ? Effect.map(Effect.uninterruptible(Effect.sleep(3000)), (): BlobStore.BlobWriter => ({
+                append: () => Effect.die("it was given up"),
+                seal: () => Effect.die("it was given up")
+              }))
+              : store.write(name)
+        }
+        const retention = yield* spilling(slow, { stallMillis: 1000 })
+        const bytes = noise(slice * 4)
+        push(retention.sink, bytes)
+        yield* TestClock.adjust(1000)
+        assert.strictEqual(retention.metadata().spill, "failed")
+        late = false
+        assert.isTrue(yield* retention.retrySpill)
+        yield* TestClock.adjust(5000)
+        yield* retention.seal({ drained: true })
+        assert.strictEqual(retention.metadata().spill, "complete")
+        assert.deepStrictEqual(yield* readBlob(store, retention.metadata().blob), bytes)
+      }))
+
+    it.effect("keeps a blob that was sealed when the seal is interrupted while its writer is let go of", () =>
+      Effect.gen(function*() {
+        const store = yield* BlobStoreMemory.make
+        const hanging: BlobStore.BlobStore = {
+          ...gated(store, () => Effect.void),
+          write: (name) => Effect.tap(store.write(name), () => Effect.addFinalizer(() => Effect.never))
+        }
+        const retention = yield* spilling(hanging)
+        const bytes = noise(5000)
+        push(retention.sink, bytes)
+        const sealing = yield* Effect.forkChild(retention.seal({ drained: true }), { startImmediately: true })
+        yield* TestClock.adjust(0)
+        assert.strictEqual(retention.metadata().spill, "complete")
+        yield* Fiber.interrupt(sealing)
+        assert.strictEqual(retention.metadata().spill, "complete")
+        assert.deepStrictEqual(yield* readBlob(store, retention.metadata().blob), bytes)
+      }))
+
+    it.effect("is disposed of before anything is sealed, and a follower has what memory holds", () =>
+      Effect.gen(function*() {
+        const retention = yield* spilling(yield* BlobStoreMemory.make)
+        const bytes = noise(5000)
+        push(retention.sink, bytes)
+        const gaps: Array<OutputRetention.Gap | null> = []
+        const following = yield* Effect.forkChild(
+          Stream.runForEach(retention.view.followBytes(), ({ gap }) => Effect.sync(() => gaps.push(gap))),
+          { startImmediately: true }
+        )
+        yield* TestClock.adjust(0)
+        yield* retention.dispose
+        yield* retention.seal({ drained: true })
+        yield* Fiber.join(following)
+        assert.deepStrictEqual([retention.metadata().spill, retention.metadata().blob], ["none", null])
+        assert.isNotEmpty(gaps)
+      }))
+
+    it.effect("is partial to later lives where it had a gap, and text that begins in that says how much is missing", () =>
+      Effect.gen(function*() {
+        const store = yield* BlobStoreMemory.make
+        const text = "0123456789".repeat(100)
+        const blob = yield* Effect.scoped(Effect.gen(function*() {
+          const writer = yield* store.write("job")
+          yield* writer.append(utf8.encode(text.slice(0, 300) + text.slice(500)))
+          return yield* writer.seal("partial-300-500")
+        }))
+        const gap = { from: 300, to: 500 }
+        const of = (preview: number) =>
+          OutputRetention.recorded({
+            name: "job",
+            bytesSeen: 1000,
+            drained: true,
+            sha256: "9f2c",
+            blob,
+            spilledBytes: 800,
+            gap,
+            source: OutputSource.ofBlob(store, blob, { gap, length: preview }, 1000),
+            dispose: Effect.ignore(store.remove("job"))
+          })
+        const retention = of(800)
+        assert.deepStrictEqual([retention.metadata().spill, retention.metadata().gap], ["partial", gap])
+        const page = yield* retention.view.read({ since: 400, limit: 5 })
+        assert.deepStrictEqual([page.gap, page.next], [{ from: 400, to: 500 }, 505])
+        assert.strictEqual(page.data, "... [100 earlier output bytes truncated]\n01234")
+        const before = yield* retention.view.read({ since: 290 })
+        assert.deepStrictEqual([before.data, before.gap, before.next], ["0123456789", null, 300])
+        assert.deepStrictEqual((yield* retention.view.read({ since: 1000 })).data, "")
+        yield* retention.dispose
+        assert.strictEqual((yield* retention.view.read({ since: 290 })).gap?.from, 290)
+      }))
+
+    it.effect("of an earlier life is previewed also where the store has lost it", () =>
+      Effect.gen(function*() {
+        const store = yield* BlobStoreMemory.make
+        const retention = OutputRetention.recorded({
+          name: "job",
+          bytesSeen: 10_000,
+          drained: true,
+          sha256: "9f2c",
+          blob: "sha256-9f2c.job",
+          spilledBytes: 10_000,
+          gap: null,
+          source: OutputSource.ofBlob(store, "sha256-9f2c.job", { gap: null, length: 10_000 }, 1000),
+          dispose: Effect.void
+        })
+        assert.strictEqual(yield* retention.view.preview, "... [10000 earlier output bytes truncated]\n")
+        assert.strictEqual(yield* retention.readTail(100), "")
       }))
 
     it.effect("reports an output of just the cap as complete", () =>

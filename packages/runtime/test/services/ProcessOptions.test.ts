@@ -51,6 +51,29 @@ describe("ProcessOptions", () => {
     })
   })
 
+  it("restores from a row what it says, and for everything else what this life has", () => {
+    const settings = { ...Settings.defaults, graceMillis: 7, forceWindowMillis: 8 }
+    const row = { title: "dev", deadlineMillis: 5, streams: "separate" as const }
+    const asked = policy({ idleDeadline: 9, grace: 1, leftovers: "keep", output: { cap: 3 } })
+    const kept = ProcessOptions.restored({ ...row, policy: ProcessOptions.stored(asked) }, settings)
+    const defaults = ProcessOptions.restored({ ...row, policy: null }, settings)
+    const of = (given: ProcessOptions.Policy) => [
+      given.title,
+      given.deadlineMillis,
+      given.streams,
+      given.spill,
+      given.idleDeadlineMillis,
+      given.graceMillis,
+      given.forceWindowMillis,
+      given.leftovers,
+      given.capBytes,
+      given.stopSignal
+    ]
+    const always = ["dev", 5, "separate", "never"]
+    assert.deepStrictEqual(of(kept), [...always, 9, 1, 3_000, "keep", 3, "SIGTERM"])
+    assert.deepStrictEqual(of(defaults), [...always, null, 7, 8, "end", 0, "SIGTERM"])
+  })
+
   it("takes what the caller sets over what the runtime sets", () => {
     const given = policy(
       {

@@ -1,9 +1,10 @@
 import { assert, describe } from "@effect/vitest"
 import { ProcessDriver, ProcessLedger, Recovery, type Settings, ShutdownBarrier } from "@procyon/runtime"
-import { child, Lives, World } from "@procyon/testing"
+import { child, LedgerLaws, Lives, World } from "@procyon/testing"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Stream from "effect/Stream"
 import { jobsOf, law, moving, reconciled, start } from "./lives.ts"
 
 const list = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.list)
@@ -34,6 +35,12 @@ const beginWith = (
 
 const unavailable = (operation: ProcessLedger.LedgerError["operation"]) =>
   Effect.fail(new ProcessLedger.LedgerError({ operation, problem: "Unavailable" }))
+
+/** As another runtime does it, whose lease does not run out. */
+const takeOver = (id: string, fence: number, status: "running" | "kill_failed" = "running") =>
+  ProcessLedger.Service.use((ledger) =>
+    ledger.transition(id, { fence, status }, { status, fence: fence + 1, holder: null, leaseUntil: 1e15 })
+  )
 
 /** What is done, and not answered. */
 const unanswered = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> => Effect.andThen(effect, Effect.never)
@@ -103,6 +110,364 @@ describe("a ledger that fails while a runtime starts", () => {
       yield* world.advance("1 minute")
       assert.deepStrictEqual([yield* statuses, yield* world.alive], [["cancelled", "completed"], []])
       assert.include(yield* second.run(noticeIds), `${id}:completed`)
+    })
+  )
+})
+
+describe("rows that cannot all be read", () => {
+  law(
+    "cost the others nothing, and are told of",
+    { server: child },
+    Effect.gen(function*() {
+      const first = yield* Lives.begin()
+      yield* first.run(start("server"))
+      yield* first.kill
+      const second = yield* beginWith({
+        ledger: (ledger) => ({
+          rows: (filter) =>
+            filter?.unreadable === "skip"
+              ? ledger.rows(filter)
+              : Effect.fail(new ProcessLedger.LedgerError({ operation: "rows", problem: "Corrupt" }))
+        })
+      })
+      const report = yield* reconciled(second)
+      assert.deepStrictEqual([report.failed, report.unreadable, outcomes(report)], [false, true, ["ended cancelled"]])
+      assert.include(Recovery.summarize(report), "some rows could not be read")
+    })
+  )
+
+  law(
+    "since the ledger does not answer are asked for again",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      yield* first.run(start("server"))
+      yield* first.kill
+      let answers = false
+      const second = yield* moving(beginWith({
+        ledger: (ledger) => ({
+          rows: (filter) =>
+            Effect.suspend(() =>
+              answers ? ledger.rows(filter) : filter?.unreadable === "skip" ? unavailable("rows") : Effect.never
+            )
+        })
+      }))
+      assert.isTrue((yield* reconciled(second)).failed)
+      answers = true
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual([yield* statuses, yield* world.alive], [["cancelled"], []])
+    })
+  )
+
+  law(
+    "leave the workspaces alone until the ledger tells who works in them",
+    {},
+    Effect.gen(function*() {
+      const { workspaces } = yield* ProcessLedger.Service
+      yield* workspaces.insert(LedgerLaws.workspace("w-1", { guests: [] }))
+      for (const broken of ["rows", "list"] as const) {
+        const life = yield* beginWith({
+          ledger: (ledger) => ({
+            rows: (filter) => broken === "rows" && filter?.settled === false ? Effect.never : ledger.rows(filter),
+            workspaces: broken === "list" ? { ...ledger.workspaces, list: () => Effect.never } : ledger.workspaces
+          })
+        })
+        const report = yield* reconciled(life)
+        assert.deepStrictEqual([report.failed, report.workspaces], [false, []], broken)
+        yield* life.kill
+      }
+      assert.deepStrictEqual((yield* workspaces.list()).map(({ fence }) => fence), [1])
+    })
+  )
+})
+
+describe("a claim", () => {
+  law(
+    "that another runtime was faster with leaves the job to it",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      const { id } = yield* first.run(start("server"))
+      yield* first.kill
+      const second = yield* beginWith({
+        ledger: (ledger) => ({
+          transition: (...args) =>
+            Effect.andThen(takeOver(id, 1), ledger.transition(...args)).pipe(
+              Effect.provideService(ProcessLedger.Service, ledger)
+            )
+        })
+      })
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere running"])
+      assert.deepStrictEqual([yield* second.run(list), yield* world.signals], [[], []])
+    })
+  )
+
+  law(
+    "without an answer is no doubt any more once the row is gone, or another's",
+    { server: child, other: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const ledger = yield* ProcessLedger.Service
+      const first = yield* Lives.begin()
+      const gone = yield* first.run(start("server"))
+      const taken = yield* first.run(start("other"))
+      yield* first.kill
+      const second = yield* moving(beginWith({ ledger: () => ({ transition: () => Effect.never }) }))
+      const report = yield* reconciled(second)
+      assert.deepStrictEqual(report.entries.map(({ detail }) => detail), [
+        "the ledger did not answer the claim",
+        "the ledger did not answer the claim"
+      ])
+      yield* ledger.transition(gone.id, { fence: 1, status: "running" }, { status: "cancelled" })
+      yield* ledger.remove(gone.id, 1)
+      yield* takeOver(taken.id, 1)
+      yield* world.advance("20 seconds")
+      assert.deepStrictEqual([yield* second.run(list), yield* world.signals], [[], []])
+    })
+  )
+
+  law(
+    "is not made by a runtime that begins to close",
+    { server: child },
+    Effect.gen(function*() {
+      const first = yield* Lives.begin()
+      yield* first.run(start("server"))
+      const gate = Deferred.makeUnsafe<void>()
+      let isGated = false
+      const second = yield* beginWith({
+        ledger: (ledger) => ({
+          rows: (filter) =>
+            Effect.suspend(() =>
+              isGated ? Effect.andThen(Deferred.await(gate), ledger.rows(filter)) : ledger.rows(filter)
+            )
+        })
+      })
+      yield* reconciled(second)
+      yield* first.kill
+      isGated = true
+      const pass = yield* Effect.forkChild(second.run(reconcile))
+      const joined = yield* Effect.forkChild(second.run(reconcile))
+      yield* (yield* World).drain
+      const barrier = yield* second.run(ShutdownBarrier.Service)
+      const closing = yield* Effect.forkChild(barrier.shutdown(), { startImmediately: true })
+      yield* Deferred.succeed(gate, undefined)
+      yield* moving(Fiber.join(closing))
+      const report = yield* moving(Fiber.join(pass))
+      assert.deepStrictEqual(report.entries.map(({ detail, outcome }) => [outcome, detail]), [
+        ["elsewhere", "the runtime is closing"]
+      ])
+      assert.strictEqual(yield* moving(Fiber.join(joined)), report)
+      assert.deepStrictEqual((yield* rows).map(({ fence, status }) => [fence, status]), [[1, "running"]])
+    })
+  )
+
+  law(
+    "of a row whose process cannot be taken in is tried again, and costs no other its end",
+    { server: child, other: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      yield* first.run(start("server", { lifetime: "detached" }))
+      yield* first.run(start("other"))
+      yield* first.kill
+      let broken = true
+      const second = yield* beginWith({
+        driver: (driver) => ({
+          // Asked for where a file is to be read.
+          sha256: () => {
+            if (broken) throw new Error("a secret")
+            return driver.sha256()
+          }
+        })
+      })
+      const report = yield* reconciled(second)
+      assert.deepStrictEqual(report.entries.map(({ detail, outcome }) => [outcome, detail]), [
+        ["elsewhere", "it could not be taken in"],
+        ["ended", null]
+      ])
+      broken = false
+      yield* world.advance("20 seconds")
+      assert.deepStrictEqual((yield* second.run(list)).map(({ status }) => status), ["running", "cancelled"])
+    })
+  )
+
+  for (const [how, probe] of [["hangs", Effect.never], ["throws", Effect.die("a secret")]] as const) {
+    law(
+      `waits for the lease to run out where asking for its holder ${how}`,
+      { server: child },
+      Effect.gen(function*() {
+        const world = yield* World
+        const ledger = yield* ProcessLedger.Service
+        const first = yield* Lives.begin()
+        const { id } = yield* first.run(start("server"))
+        yield* first.kill
+        const holder = { pid: 77, startedAt: 1, bootId: "scripted", marker: "" }
+        yield* ledger.transition(id, { fence: 1, status: "running" }, { status: "running", holder })
+        const second = yield* moving(beginWith({ driver: () => ({ probe: () => probe }) }))
+        assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere running"])
+        yield* world.advance("1 minute")
+        assert.deepStrictEqual([yield* statuses, yield* world.alive], [["cancelled"], []])
+      })
+    )
+  }
+})
+
+describe("a job whose row another runtime takes over", () => {
+  law(
+    "is not signalled by a runtime whose lease may have run out",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* Lives.begin()
+      const { id } = yield* life.run(start("server"))
+      yield* takeOver(id, 1)
+      yield* life.setWallClock(3_600_000)
+      const jobs = yield* life.run(jobsOf("s1"))
+      yield* moving(jobs.stop(id))
+      assert.deepStrictEqual([yield* world.signals, yield* world.alive], [[], ["server"]])
+      assert.deepStrictEqual([yield* jobs.list, yield* jobs.notices], [[], []])
+    })
+  )
+
+  law(
+    "within its grace is not killed by the runtime that has lost it",
+    { server: child.ignores("SIGTERM") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* Lives.begin()
+      const { id } = yield* life.run(start("server", { grace: "20 seconds" }))
+      const jobs = yield* life.run(jobsOf("s1"))
+      const stopping = yield* Effect.forkChild(jobs.stop(id))
+      yield* world.advance("1 second")
+      yield* takeOver(id, 1)
+      // Its next renewal tells.
+      yield* world.advance("10 seconds")
+      assert.isDefined(stopping.pollUnsafe())
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual(yield* world.signals, ["0 SIGTERM server"])
+      assert.deepStrictEqual([yield* jobs.list, yield* jobs.notices, yield* world.alive], [[], [], ["server"]])
+    })
+  )
+
+  law(
+    "is not told as one that could not be ended",
+    { server: child.ignores("SIGTERM").refuses("SIGKILL") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* Lives.begin()
+      const { id } = yield* life.run(start("server"))
+      const jobs = yield* life.run(jobsOf("s1"))
+      const stopping = yield* Effect.forkChild(jobs.stop(id))
+      yield* world.advance("7 seconds")
+      yield* takeOver(id, 1)
+      yield* world.advance("2 seconds")
+      assert.isDefined(stopping.pollUnsafe())
+      assert.deepStrictEqual([yield* jobs.list, yield* jobs.notices], [[], []])
+      assert.deepStrictEqual((yield* rows).map(({ fence, status }) => [fence, status]), [[2, "running"]])
+    })
+  )
+
+  law(
+    "while it starts has its start taken back",
+    { server: child.startsAfter("20 seconds") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* Lives.begin({ startWindowMillis: 60_000 })
+      const starting = yield* Effect.forkChild(life.run(start("server")))
+      yield* world.advance("1 second")
+      const { id } = yield* Fiber.join(starting)
+      yield* takeOver(id, 1)
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual([yield* life.run(list), yield* life.run(notices), yield* world.spawned], [[], [], 0])
+    })
+  )
+
+  law(
+    "after it has ended, and before its row could say so, is told of by the other one only",
+    { quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      let broken = true
+      const life = yield* beginWith({
+        ledger: (ledger) => ({
+          transition: (id, expected, changes) =>
+            Effect.suspend(() =>
+              broken && changes.status === "completed"
+                ? unavailable("transition")
+                : ledger.transition(id, expected, changes)
+            )
+        })
+      })
+      const jobs = yield* life.run(jobsOf("s1"))
+      const seen: Array<string> = []
+      yield* Effect.forkChild(Stream.runForEach(jobs.events, (event) => Effect.sync(() => seen.push(event._tag))))
+      const { id } = yield* life.run(start("quick"))
+      yield* world.advance("2 seconds")
+      assert.deepStrictEqual((yield* jobs.list).map(({ recorded, status }) => [status, recorded]), [[
+        "completed",
+        false
+      ]])
+      yield* takeOver(id, 1)
+      broken = false
+      yield* world.advance("10 seconds")
+      assert.deepStrictEqual([yield* jobs.list, yield* jobs.notices, seen.at(-1)], [[], [], "Disowned"])
+    })
+  )
+
+  law(
+    "while it could not be ended cannot be forgotten by the one that has lost it",
+    { server: child.ignores("SIGTERM").refuses("SIGKILL") },
+    Effect.gen(function*() {
+      const life = yield* Lives.begin()
+      const { id } = yield* life.run(start("server"))
+      const jobs = yield* life.run(jobsOf("s1"))
+      yield* moving(jobs.stop(id))
+      yield* takeOver(id, 1, "kill_failed")
+      const recovery = yield* life.run(Recovery.Service)
+      assert.isFalse(yield* recovery.forget(id))
+      assert.deepStrictEqual((yield* rows).map(({ fence, status }) => [fence, status]), [[2, "kill_failed"]])
+    })
+  )
+
+  law(
+    "from a pass that is ending it is reported as being elsewhere",
+    { server: child.ignores("SIGTERM") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      const { id } = yield* first.run(start("server", { grace: "20 seconds" }))
+      yield* first.kill
+      const second = yield* Lives.begin()
+      yield* world.advance("1 second")
+      yield* takeOver(id, 2)
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["elsewhere error"])
+      assert.deepStrictEqual(yield* world.alive, ["server"])
+    })
+  )
+
+  law(
+    "when it was given up is not signalled any more, and one that nobody has taken is",
+    { server: child, other: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* Lives.begin()
+      const taken = yield* life.run(start("server", { lifetime: "detached" }))
+      const free = yield* life.run(start("other", { lifetime: "detached" }))
+      const jobs = yield* life.run(jobsOf("s1"))
+      const barrier = yield* life.run(ShutdownBarrier.Service)
+      const ledger = yield* ProcessLedger.Service
+      // After the phase in which rows are given up.
+      barrier.on(
+        "workspaces",
+        Effect.andThen(
+          Effect.provideService(takeOver(taken.id, 1), ProcessLedger.Service, ledger),
+          Effect.all([jobs.stop(taken.id), jobs.stop(free.id)], { concurrency: "unbounded" })
+        ).pipe(Effect.orDie)
+      )
+      yield* life.close
+      assert.deepStrictEqual([yield* world.signals, yield* world.alive], [["0 SIGTERM other"], ["server"]])
     })
   )
 })
@@ -303,7 +668,105 @@ describe("a row that a ledger has moved without an answer", () => {
   )
 })
 
+describe("a row that a ledger refuses to move", () => {
+  law(
+    "since an operator has deleted it is not asked for any more, and its job is told of",
+    { quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const calls: Array<string> = []
+      const life = yield* beginWith({
+        ledger: (ledger) => ({
+          transition: (id, expected, changes) =>
+            Effect.suspend(() => {
+              calls.push(changes.status)
+              return ledger.transition(id, expected, changes)
+            }),
+          get: (id) => Effect.map(ledger.get(id), (row) => row?.status === "running" ? row : null)
+        })
+      })
+      yield* life.run(start("quick"))
+      const ledger = yield* ProcessLedger.Service
+      const [row] = yield* rows
+      yield* ledger.transition(row?.id ?? "", { fence: 1, status: "running" }, { status: "cancelled" })
+      yield* ledger.remove(row?.id ?? "", 1)
+      yield* world.advance("2 seconds")
+      assert.deepStrictEqual((yield* life.run(noticeIds)).length, 1)
+      const asked = calls.length
+      yield* world.advance("5 minutes")
+      assert.strictEqual(calls.length, asked)
+    })
+  )
+
+  law(
+    "although nothing stands against it is not asked for ever",
+    { quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      let calls = 0
+      const life = yield* beginWith({
+        ledger: () => ({
+          transition: () =>
+            Effect.sync(() => {
+              calls++
+              return false
+            })
+        })
+      })
+      yield* life.run(start("quick"))
+      yield* world.advance("2 seconds")
+      assert.deepStrictEqual((yield* life.run(noticeIds)).length, 1)
+      const asked = calls
+      yield* world.advance("5 minutes")
+      assert.isAtMost(calls, asked + 1)
+    })
+  )
+
+  law(
+    "and will not say who has it is tried until it does",
+    { quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      let broken = true
+      const life = yield* beginWith({
+        ledger: (ledger) => ({
+          transition: (...args) => Effect.suspend(() => broken ? Effect.succeed(false) : ledger.transition(...args)),
+          get: (id) => Effect.suspend(() => broken ? unavailable("get") : ledger.get(id))
+        })
+      })
+      yield* life.run(start("quick"))
+      yield* world.advance("20 seconds")
+      assert.deepStrictEqual([yield* statuses, (yield* life.run(noticeIds)).length], [["running"], 1])
+      broken = false
+      yield* world.advance("20 seconds")
+      assert.deepStrictEqual(yield* statuses, ["completed"])
+    })
+  )
+})
+
 describe("a row that a ledger has written without an answer", () => {
+  law(
+    "is in doubt for as long as the ledger does not tell, and says then what became of its job",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      let broken = true
+      const life = yield* beginWith({
+        ledger: (ledger) => ({
+          insert: (row) => unanswered(ledger.insert(row)),
+          get: (id) => Effect.suspend(() => broken ? unavailable("get") : ledger.get(id))
+        })
+      })
+      const starting = yield* Effect.forkChild(life.run(start("server")))
+      yield* world.advance("30 seconds")
+      yield* Fiber.join(starting)
+      assert.deepStrictEqual([yield* statuses, yield* world.spawned], [["running"], 0])
+      broken = false
+      yield* world.advance("20 seconds")
+      assert.deepStrictEqual(yield* statuses, ["error"])
+    })
+  )
+
   law(
     "says of its job that it was not started, and is told to nobody",
     { server: child },
@@ -410,6 +873,60 @@ describe("a job that settles while its kill_failed notice is being read", () => 
   )
 })
 
+describe("notices that are read at the same time", () => {
+  law(
+    "by one of the end, and by one of what came before it, are told of once, whoever is through first",
+    { server: child.ignores("SIGTERM").refuses("SIGKILL") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      const { id } = yield* first.run(start("server"))
+      const jobs = yield* first.run(jobsOf("s1"))
+      yield* moving(jobs.stop(id))
+      const gate = Deferred.makeUnsafe<void>()
+      const early = yield* Effect.forkChild(jobs.consumeNotices(() => Deferred.await(gate)))
+      yield* world.drain
+      yield* world.kill("server")
+      yield* world.advance("30 seconds")
+      assert.deepStrictEqual(yield* first.run(noticeIds), [`${id}:cancelled`])
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(early)
+      assert.deepStrictEqual((yield* rows).map(({ told }) => told), ["cancelled"])
+      yield* first.kill
+      const second = yield* Lives.begin()
+      yield* reconciled(second)
+      assert.deepStrictEqual(yield* second.run(noticeIds), [])
+    })
+  )
+
+  law(
+    "by two who wait are one's, and the other waits for the next, to the end of the runtime",
+    { quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* Lives.begin()
+      const jobs = yield* life.run(jobsOf("s1"))
+      const waiters = [
+        yield* Effect.forkChild(jobs.awaitNotices),
+        yield* Effect.forkChild(jobs.awaitNotices),
+        yield* Effect.forkChild(jobs.consumeNotices((all) => Effect.succeed(all))),
+        yield* Effect.forkChild(jobs.consumeNotices((all) => Effect.succeed(all)))
+      ]
+      const answered = () => waiters.filter((waiter) => waiter.pollUnsafe() !== undefined).length
+      yield* world.drain
+      for (const count of [1, 2]) {
+        yield* life.run(start("quick"))
+        yield* world.advance("2 seconds")
+        assert.strictEqual(answered(), count)
+      }
+      yield* life.close
+      const told = yield* Effect.forEach(waiters, (waiter) => Fiber.join(waiter))
+      assert.deepStrictEqual(told.map((all) => all.length).toSorted(), [0, 0, 1, 1])
+      assert.deepStrictEqual(yield* jobs.consumeNotices((all) => Effect.succeed(all.length)), 0)
+    })
+  )
+})
+
 describe("jobs that ended before", () => {
   law(
     "are told of in the order they ended in, and forgotten in the order they began in, however slow their rows",
@@ -479,6 +996,44 @@ describe("while another runtime holds rows", () => {
       yield* first.kill
       yield* world.advance("1 minute")
       assert.include(yield* second.run(noticeIds), `${id}:completed`)
+    })
+  )
+})
+
+describe("a detached job at the end of its runtime", () => {
+  law(
+    "is waited for while it starts, so that the next one has its identity",
+    { server: child.answersAfter("3 seconds") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      const starting = yield* Effect.forkChild(first.run(start("server", { lifetime: "detached" })))
+      yield* world.advance("500 millis")
+      yield* first.close
+      yield* Fiber.join(starting)
+      assert.deepStrictEqual((yield* rows).map(({ identity, status }) => [status, (identity?.pid ?? 0) > 0]), [
+        ["running", true]
+      ])
+      assert.deepStrictEqual(outcomes(yield* reconciled(yield* Lives.begin())), ["adopted running"])
+    })
+  )
+
+  law(
+    "that its driver does not let go of does not keep it from closing",
+    { server: child },
+    Effect.gen(function*() {
+      const first = yield* beginWith({
+        driver: (driver) => ({
+          spawn: (request) =>
+            Effect.map(driver.spawn(request), (child): ProcessDriver.Child => ({
+              ...child,
+              release: Effect.uninterruptible(Effect.never)
+            }))
+        })
+      })
+      yield* first.run(start("server", { lifetime: "detached" }))
+      yield* first.close
+      assert.deepStrictEqual(outcomes(yield* reconciled(yield* Lives.begin())), ["adopted running"])
     })
   )
 })

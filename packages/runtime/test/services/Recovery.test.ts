@@ -1,11 +1,19 @@
-import { assert, describe } from "@effect/vitest"
-import { BackgroundProcess, CommandSpec, ProcessLedger, Recovery } from "@procyon/runtime"
-import { child, Lives, World } from "@procyon/testing"
+import { assert, describe, it } from "@effect/vitest"
+import {
+  BackgroundProcess,
+  CommandSpec,
+  ProcessDriver,
+  ProcessLedger,
+  ProcessRuntime,
+  Recovery
+} from "@procyon/runtime"
+import { child, LedgerLaws, Lives, World } from "@procyon/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
 import { TestClock } from "effect/testing"
-import { jobsOf, law, reconciled, start } from "./lives.ts"
+import { jobsOf, law, moving, reconciled, start } from "./lives.ts"
 
 const run = CommandSpec.make
 
@@ -14,6 +22,17 @@ const noticeIds = Effect.map(notices, (all) => all.map((notice) => notice._tag =
 const list = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.list)
 const rows = ProcessLedger.Service.use((ledger) => ledger.rows())
 const statuses = Effect.map(rows, (all) => all.map((row) => row.status))
+
+/** What a row says of a stream that nobody has seen anything of. */
+const none: ProcessLedger.StoredStream = {
+  bytesSeen: 0,
+  truncated: false,
+  drained: true,
+  sha256: null,
+  blob: null,
+  spilledBytes: 0,
+  gap: null
+}
 
 const outcomes = (report: Recovery.Report) => report.entries.map(({ outcome, status }) => `${outcome} ${status}`)
 
@@ -167,6 +186,30 @@ describe("a job whose runtime was killed", () => {
       yield* world.advance("1 minute")
       assert.deepStrictEqual(yield* third.run(noticeIds), [`${id}:cancelled`])
       assert.deepStrictEqual(yield* statuses, ["cancelled"])
+    })
+  )
+
+  law(
+    "and others like it are reviewed in the order of their starts, and one that is tried again is none any more",
+    { stuck: child.ignores("SIGTERM").refuses("SIGKILL", 1) },
+    Effect.gen(function*() {
+      const first = yield* Lives.begin()
+      const ids: Array<string> = []
+      for (const owner of ["s2", "s1", "s3"]) {
+        const jobs = yield* first.run(jobsOf(owner))
+        ids.push((yield* jobs.start(run("stuck"))).id)
+      }
+      yield* first.kill
+      const second = yield* Lives.begin()
+      yield* reconciled(second)
+      const recovery = yield* second.run(Recovery.Service)
+      assert.deepStrictEqual((yield* recovery.review).map(({ id, owner }) => [id, owner]), [
+        [ids[0], "s2"],
+        [ids[1], "s1"],
+        [ids[2], "s3"]
+      ])
+      assert.strictEqual((yield* moving(recovery.retry(ids[1] ?? ""))).status, "cancelled")
+      assert.deepStrictEqual((yield* recovery.review).map(({ id }) => id), [ids[0], ids[2]])
     })
   )
 
@@ -477,6 +520,65 @@ describe("a detached job", () => {
   )
 
   law(
+    "has its streams apart, its cap and its idle deadline in any life",
+    { server: child.prints("out").prints("err", { stream: "stderr" }), silent: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      const loud = yield* first.run(start("server", { lifetime: "detached", streams: "separate", output: { cap: 10 } }))
+      const silent = yield* first.run(start("silent", { lifetime: "detached", idleDeadline: "1 minute" }))
+      yield* world.drain
+      yield* first.kill
+      const second = yield* Lives.begin()
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["adopted running", "adopted running"])
+      const jobs = yield* second.run(jobsOf("s1"))
+      yield* world.drain
+      const [output, errorOutput] = [yield* jobs.output(loud.id), yield* jobs.errorOutput(loud.id)]
+      assert.deepStrictEqual([(yield* output.read()).data, (yield* errorOutput.read()).data], ["out", "err"])
+      assert.strictEqual((yield* (yield* jobs.errorOutput(silent.id)).read()).data, "")
+      yield* world.print("server", "0123456789")
+      yield* world.advance("2 minutes")
+      assert.deepStrictEqual((yield* jobs.list).map(({ receipt, status }) => [status, receipt?.cause]), [
+        ["cancelled", { _tag: "OutputCap" }],
+        ["timed_out", { _tag: "Deadline", kind: "idle" }]
+      ])
+      yield* second.kill
+      const third = yield* Lives.begin()
+      yield* reconciled(third)
+      const again = yield* third.run(jobsOf("s1"))
+      assert.strictEqual((yield* (yield* again.errorOutput(loud.id)).read()).data, "err")
+      assert.isTrue(yield* again.forget(loud.id))
+      yield* third.kill
+      const driver = yield* ProcessDriver.Service
+      assert.isNull(yield* driver.detachedFiles?.read(loud.id, "stdout", 0, 10) ?? Effect.succeed(null))
+    })
+  )
+
+  law(
+    "is told of and forgotten by a runtime whose driver keeps no files",
+    { server: child.prints("x").exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      const { id } = yield* first.run(start("server", { lifetime: "detached" }))
+      yield* world.advance("2 seconds")
+      yield* first.kill
+      const driver = yield* ProcessDriver.Service
+      const second = yield* Lives.begin().pipe(
+        Effect.provideService(ProcessDriver.Service, { ...driver, detachedFiles: null })
+      )
+      yield* reconciled(second)
+      const jobs = yield* second.run(jobsOf("s1"))
+      assert.strictEqual((yield* Effect.flip(jobs.output(id)))._tag, "OutputUnavailable")
+      assert.deepStrictEqual([(yield* second.run(noticeIds)).length, yield* jobs.forget(id), yield* rows], [
+        1,
+        true,
+        []
+      ])
+    })
+  )
+
+  law(
     "is stopped by its owner in any life",
     { server: child.ignores("SIGTERM") },
     Effect.gen(function*() {
@@ -506,6 +608,141 @@ describe("a detached job", () => {
       const jobs = yield* life.run(jobsOf("s1"))
       const error = yield* Effect.flip(jobs.start(run("server", [], { stdin: "open" }), { lifetime: "detached" }))
       assert.deepStrictEqual([error.reason._tag, yield* rows], ["InvalidCommand", []])
+    })
+  )
+})
+
+describe("a row", () => {
+  law(
+    "that says no more than it has to is taken in with the defaults of this life, and with nothing that it does not say",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const ledger = yield* ProcessLedger.Service
+      const bare = (id: string, change: Partial<ProcessLedger.LedgerRow>) =>
+        ledger.insert(LedgerLaws.row(id, {
+          owner: "s1",
+          title: null,
+          name: null,
+          command: { name: "server", args: 0, digest: null },
+          startedAt: 0,
+          deadlineAt: null,
+          policy: null,
+          identity: null,
+          holder: null,
+          leaseUntil: 0,
+          workspace: null,
+          ...change
+        }))
+      yield* bare("running", {})
+      yield* bare("ended", { status: "error", endedAt: 5 })
+      yield* bare("detached", {
+        lifetime: "detached",
+        status: "error",
+        endedAt: 6,
+        output: { stdout: none, stderr: none }
+      })
+      yield* bare("quiet", {
+        status: "error",
+        endedAt: 7,
+        output: { stdout: { ...none, sha256: "e3b0" }, stderr: null }
+      })
+      const life = yield* Lives.begin()
+      const report = yield* reconciled(life)
+      assert.deepStrictEqual(report.entries.map(({ detail, outcome }) => [outcome, detail]), [
+        ["review", "this platform cannot tell whether it lives"]
+      ])
+      const jobs = yield* life.run(jobsOf("s1"))
+      assert.deepStrictEqual(
+        (yield* jobs.list).map(({ exit, id, output, status }) => [id, status, exit, output.bytesSeen]),
+        [
+          ["detached", "error", null, 0],
+          ["ended", "error", null, 0],
+          ["quiet", "error", null, 0],
+          ["running", "kill_failed", null, 0]
+        ]
+      )
+      assert.strictEqual((yield* Effect.flip(jobs.output("ended")))._tag, "OutputUnavailable")
+      assert.strictEqual((yield* (yield* jobs.output("quiet")).read()).data, "")
+      assert.deepStrictEqual([yield* world.signals, yield* world.looks], [[], 0])
+    })
+  )
+
+  law(
+    "is taken in by a runtime without a blob store, and forgotten with what it has",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const ledger = yield* ProcessLedger.Service
+      const first = yield* Lives.begin()
+      const { id } = yield* first.run(start("server"))
+      yield* first.kill
+      const row = yield* ledger.get(id)
+      yield* ledger.transition(id, { fence: 1, status: "running" }, { status: "running", holder: null, leaseUntil: 0 })
+      const driver = yield* ProcessDriver.Service
+      const without = ProcessRuntime.layer.pipe(
+        Layer.provide(Layer.succeed(ProcessLedger.Service, ledger)),
+        Layer.provide(Layer.succeed(ProcessDriver.Service, driver))
+      )
+      yield* Effect.gen(function*() {
+        yield* moving(Recovery.Service.use((recovery) => recovery.started))
+        const jobs = yield* jobsOf("s1")
+        assert.deepStrictEqual((yield* jobs.list).map((job) => job.status), ["cancelled"])
+        assert.isTrue(yield* jobs.forget(id))
+      }).pipe(Effect.provide(Layer.fresh(without)))
+      assert.deepStrictEqual([row?.status, yield* rows, yield* world.alive], ["running", [], []])
+    })
+  )
+})
+
+describe("on a platform that cannot tell processes apart", () => {
+  law(
+    "jobs run as anywhere else, and what is left of them is for review",
+    { server: child, quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      const blind = (driver: ProcessDriver.ProcessDriver): ProcessDriver.ProcessDriver => ({ ...driver, self: null })
+      const [driver, ledger] = [yield* ProcessDriver.Service, yield* ProcessLedger.Service]
+      const layer = Layer.fresh(ProcessRuntime.layer.pipe(
+        Layer.provide(Layer.succeed(ProcessLedger.Service, ledger)),
+        Layer.provide(Layer.succeed(ProcessDriver.Service, blind(driver)))
+      ))
+      yield* Effect.gen(function*() {
+        yield* start("quick")
+        yield* start("server")
+        yield* world.advance("2 seconds")
+        assert.deepStrictEqual((yield* rows).map(({ holder, status }) => [status, holder]), [
+          ["completed", null],
+          ["running", null]
+        ])
+      }).pipe(Effect.provide(layer))
+      assert.deepStrictEqual([yield* statuses, yield* world.alive], [["completed", "cancelled"], []])
+      yield* ledger.insert(
+        LedgerLaws.row("left", { owner: "s1", startedAt: 0, leaseUntil: 0, deadlineAt: null, workspace: null })
+      )
+      yield* Effect.gen(function*() {
+        const report = yield* moving(Recovery.Service.use((recovery) => recovery.started))
+        assert.deepStrictEqual(outcomes(report), ["review kill_failed"])
+      }).pipe(Effect.provide(layer))
+    })
+  )
+
+  law(
+    "a job whose row the ledger does not answer for is not started, and its row is not taken for one",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const [driver, ledger] = [yield* ProcessDriver.Service, yield* ProcessLedger.Service]
+      yield* Effect.gen(function*() {
+        const starting = yield* Effect.forkChild(Effect.flip(start("server")))
+        yield* world.advance("1 minute")
+        // The start was answered for before, and its end is told by its notice.
+        assert.isDefined(starting.pollUnsafe())
+        assert.deepStrictEqual([yield* world.spawned, (yield* list).map(({ recorded }) => recorded)], [0, [false]])
+      }).pipe(Effect.provide(Layer.fresh(ProcessRuntime.layer.pipe(
+        Layer.provide(Layer.succeed(ProcessLedger.Service, { ...ledger, insert: () => Effect.never })),
+        Layer.provide(Layer.succeed(ProcessDriver.Service, { ...driver, self: null }))
+      ))))
     })
   )
 })
@@ -544,4 +781,61 @@ describe("a job that had ended before", () => {
       assert.deepStrictEqual((yield* rows).length, 3)
     })
   )
+})
+
+describe("summarize", () => {
+  const entry = (id: string, change: Partial<Recovery.Entry> = {}): Recovery.Entry => ({
+    id,
+    owner: "s1",
+    title: null,
+    outcome: "ended",
+    status: "cancelled",
+    detail: null,
+    ...change
+  })
+  const report = (change: Partial<Recovery.Report> = {}): Recovery.Report => ({
+    entries: [],
+    known: 0,
+    workspaces: [],
+    unreadable: false,
+    failed: false,
+    durationMillis: 12.4,
+    ...change
+  })
+  const workspace = (outcome: Recovery.Report["workspaces"][number]["outcome"]) => ({
+    id: "w-1",
+    owner: null,
+    outcome,
+    problem: null,
+    by: null
+  })
+
+  it("tells in one line when there was nothing to do, and when nothing could be done", () => {
+    assert.strictEqual(Recovery.summarize(report()), "recovery: nothing to do (12 ms)")
+    assert.strictEqual(Recovery.summarize(report({ failed: true })), "recovery: the ledger could not be read")
+  })
+
+  it("counts what came to what, and shows the entries, those for review first", () => {
+    const text = Recovery.summarize(report({
+      entries: [
+        entry("a", { title: "dev" }),
+        entry("b", { outcome: "review", status: "kill_failed", detail: "1 left" })
+      ],
+      known: 3,
+      workspaces: [workspace("removed"), workspace("kept"), workspace("kept")],
+      unreadable: true
+    }))
+    assert.deepStrictEqual(text.split("\n"), [
+      "recovery: 1 ended, 1 review; 3 had ended before; 1 workspace removed; 2 workspaces kept; some rows could not be read (12 ms)",
+      "  id  owner  title  outcome  status       detail",
+      "  b   s1     -      review   kill_failed  1 left",
+      "  a   s1     dev    ended    cancelled    -"
+    ])
+  })
+
+  it("shows a bounded number of them, and counts the others", () => {
+    const entries = Array.from({ length: Recovery.maxSummaryEntries + 3 }, (_, n) => entry(`e${n}`))
+    const lines = Recovery.summarize(report({ entries })).split("\n")
+    assert.deepStrictEqual([lines.length, lines.at(-1)], [1 + 1 + Recovery.maxSummaryEntries + 1, "  … and 3 more"])
+  })
 })

@@ -64,6 +64,15 @@ describe("getOrCreate", () => {
       assert.strictEqual((yield* store.getOrCreate(key("a"), make("a"))).name, "a")
     }))
 
+  it.effect("raises the error of a failed creation also where its release fails", () =>
+    Effect.gen(function*() {
+      const store = yield* RuntimeStore.make
+      const failing = Effect.andThen(Effect.addFinalizer(() => Effect.die("a secret")), Effect.fail("no"))
+      assert.strictEqual(yield* Effect.flip(store.getOrCreate(key("a"), failing)), "no")
+      const { make } = recorder()
+      assert.deepStrictEqual(yield* store.getOrCreate(key("a"), make("a")), { name: "a" })
+    }))
+
   it.effect("lets who waits for a creation that fails try its own, so everybody's error is their own", () =>
     Effect.gen(function*() {
       const store = yield* RuntimeStore.make
@@ -189,6 +198,7 @@ describe("close", () => {
       yield* store.close
       const error = yield* Effect.flip(store.getOrCreate(key("a"), make("a")))
       assert.deepStrictEqual([error._tag, error.key], ["StoreClosed", "test/a"])
+      assert.strictEqual(error.message, "the store is closed: no test/a")
       assert.deepStrictEqual(log, [])
     }))
 

@@ -453,6 +453,24 @@ describe("force", () => {
       assert.deepStrictEqual(notes, ["+0 SIGKILL -> group 100 as a whole"])
     }))
 
+  it.effect("says of a group beside its members that it had to be killed as a whole", () =>
+    Effect.gen(function*() {
+      const { notes, subject, table, termination } = yield* setUp(stubborn)
+      table.look = (answer) => Effect.succeed({ ...answer, occupied: answer.members.length > 0 ? [100] : [] })
+      yield* timed(termination.force(subject, 3_000))
+      assert.include(notes[0], `SIGKILL -> 1 left: 100 "sleep"; group 100 as a whole`)
+    }))
+
+  it.effect("says that a signal was refused also where the system does not say why", () =>
+    Effect.gen(function*() {
+      const { notes, subject, table, termination } = yield* setUp({ refuses: { SIGTERM: "EPERM" } })
+      table.answer = (outcomes) => Effect.succeed(outcomes.map((outcome) => ({ ...outcome, code: null })))
+      yield* termination.request(subject, yield* termination.look(subject), "SIGTERM")
+      assert.include(notes[0], `refused by 100 "sleep" (refused)`)
+      const { members } = yield* termination.look(subject)
+      assert.deepStrictEqual(Termination.listed(members, subject.refused).map(({ refused }) => refused), ["refused"])
+    }))
+
   it.effect("gives up on a group that stays occupied, at the end of the window", () =>
     Effect.gen(function*() {
       const { subject, table, termination } = yield* setUp()

@@ -400,6 +400,38 @@ it.effect("a workspace whose identity cannot be recorded is removed again", () =
   )))
 })
 
+it.effect("a workspace whose record is another's by its id is not made, and the record is left alone", () =>
+  Effect.gen(function*() {
+    const { workspaces } = yield* ProcessLedger.Service
+    assert.strictEqual(yield* problemOf(opened({ name: "ws" })), "Exists")
+    assert.deepStrictEqual([yield* has("/work/ws"), (yield* workspaces.list()).length], [false, 1])
+    assert.deepStrictEqual((yield* shutdown).workspaces, [])
+  }).pipe(Effect.provide(onPorts(
+    {},
+    notRecorded(({ workspaces }) => ({
+      insert: (record) => Effect.as(workspaces.insert({ ...record, owner: "another" }), false)
+    }))
+  ))))
+
+it.effect("a workspace whose record is another's by the time it was made is not handed out, and stays for that one", () =>
+  Effect.gen(function*() {
+    assert.strictEqual(yield* problemOf(opened({ name: "ws" })), "Lost")
+    assert.deepStrictEqual((yield* records).map(({ fence }) => fence), [2])
+    assert.isTrue(yield* has("/work/ws"))
+    assert.deepStrictEqual((yield* shutdown).workspaces.map(({ problem }) => problem), ["Lost"])
+  }).pipe(Effect.provide(onPorts(
+    {},
+    notRecorded(({ workspaces }) => ({
+      insert: (record) => Effect.tap(workspaces.insert(record), () => workspaces.update(record.id, 1, { fence: 2 }))
+    }))
+  ))))
+
+it.effect("a ledger that does not answer, and a store that does not, cost the wait for one call each", () =>
+  Effect.gen(function*() {
+    assert.strictEqual(yield* taking("10 seconds", problemOf(opened({ name: "ws" }))), "TimedOut")
+    assert.isFalse(yield* has("/work/ws"))
+  }).pipe(Effect.provide(onPorts({}, notRecorded(() => ({ insert: () => Effect.never }))))))
+
 it.effect("a creation nobody answers stays recorded, and the barrier removes what came of it", () =>
   Effect.gen(function*() {
     assert.strictEqual(yield* taking("10 seconds", problemOf(opened({ name: "ws" }))), "TimedOut")
@@ -570,6 +602,19 @@ it.effect("a runtime without a store leaves a record as it is, to one that has a
     Layer.provide(ScriptedDriver.layer({ children: {} }))
   )))))
 
+it.effect("a record that cannot be taken over, or is another's by then, is left as it is", () => {
+  let answer: ReturnType<Ledger["workspaces"]["update"]> = denied
+  return Effect.gen(function*() {
+    const { workspaces } = yield* ProcessLedger.Service
+    const record = LedgerLaws.workspace("w-1", { guests: [] })
+    yield* workspaces.insert(record)
+    assert.deepStrictEqual(yield* finish([]), [])
+    answer = Effect.succeed(false)
+    assert.deepStrictEqual(yield* finish([]), [])
+    assert.deepStrictEqual(yield* records, [record])
+  }).pipe(Effect.provide(onPorts({}, notRecorded(() => ({ update: () => answer })))))
+})
+
 it.effect("of two runtimes that finish one at once, one does it", () =>
   Effect.gen(function*() {
     const { workspaces } = yield* ProcessLedger.Service
@@ -619,6 +664,33 @@ for (const [what, members, outcome] of [["lives", 1, "kept"], ["is gone", 0, "re
     )
   })
 }
+
+for (
+  const [what, self, bootId, outcome] of [
+    ["of this boot is asked for, and keeps it while nobody can tell", boot, "this boot", "kept"],
+    ["of another boot is gone", boot, "the boot before", "removed"],
+    ["of no boot keeps it", boot, "", "kept"],
+    ["keeps it where this platform knows no boot", null, "this boot", "kept"]
+  ] as const
+) {
+  it.effect(`a process without a row ${what}`, () =>
+    Effect.gen(function*() {
+      const { workspaces } = yield* ProcessLedger.Service
+      const { release } = yield* opened({ name: "ws" })
+      const [record = assert.fail("no record")] = yield* records
+      yield* release
+      yield* workspaces.insert({ ...record, guests: [{ pid: 0, startedAt: 0, bootId, marker: "m" }] })
+      const rows = yield* taking("10 seconds", finish([]))
+      assert.deepStrictEqual(rows.map((row) => row.outcome), [outcome])
+    }).pipe(Effect.provide(onPorts({}, { driver: () => ({ self, look: () => Effect.never }) }))))
+}
+
+it.effect("a process works in a workspace also on a platform that knows no boot, and is taken for alive by later lives", () =>
+  Effect.gen(function*() {
+    const { workspace } = yield* opened()
+    yield* AppProcess.spawn(run("server"), { workspace })
+    assert.deepStrictEqual((yield* records).flatMap(({ guests }) => guests.map(({ bootId }) => bootId)), [""])
+  }).pipe(Effect.scoped, Effect.provide(onPorts({ server: child }, { driver: () => ({ self: null }) }))))
 
 it.effect("a process whose use of a workspace cannot be recorded is not started", () =>
   Effect.gen(function*() {

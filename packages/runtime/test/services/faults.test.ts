@@ -3,6 +3,8 @@ import { assert, it } from "@effect/vitest"
 import {
   AppProcess,
   BackgroundProcess,
+  BlobStore,
+  BlobStoreMemory,
   CommandSpec,
   ProcessLedger,
   type Settings,
@@ -252,6 +254,28 @@ for (const kind of ["interruptible", "uninterruptible"] as const) {
     }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child.ignores("SIGTERM") } }))))
 }
 
+it.effect("work of a phase that fails ends no other, and no child is left for it", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const barrier = yield* ShutdownBarrier.Service
+    yield* jobs.start(run("server"))
+    let isDone = false
+    barrier.on("draining", Effect.die("a secret"))
+    barrier.on(
+      "draining",
+      Effect.delay(
+        Effect.sync(() => {
+          isDone = true
+        }),
+        "1 second"
+      )
+    )
+    const closing = yield* Effect.forkChild(barrier.shutdown())
+    yield* world.advance("1 minute")
+    assert.deepStrictEqual([(yield* Fiber.join(closing)).clean, isDone, yield* world.alive], [true, true, []])
+  }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child } }))))
+
 it.effect("a driver that throws at a start is a failed start", () =>
   Effect.gen(function*() {
     const world = yield* World
@@ -264,6 +288,197 @@ it.effect("a driver that throws at a start is a failed start", () =>
       throw new Error("a secret")
     }
   })))))
+
+/** The child a driver answers with, changed from the moment on that `change` is called. */
+const onChild = (
+  children: Record<string, Script>,
+  change: (child: ProcessDriver.Child) => Partial<ProcessDriver.Child>
+) =>
+  onDriver(children, (driver) => ({
+    spawn: (request) =>
+      Effect.map(driver.spawn(request), (child) =>
+        // Not spread: a getter of the change is to be called when it is read.
+        Object.create(child, Object.getOwnPropertyDescriptors(change(child))) as ProcessDriver.Child)
+  }))
+
+/** Runs a law on a runtime, and closes that within a minute: whatever a driver keeps hold of, its layer does not. */
+const closing = <A, E>(
+  layer: Layer.Layer<ProcessRuntime.ProcessRuntime | World>,
+  body: Effect.Effect<A, E, ProcessRuntime.ProcessRuntime | World>
+) =>
+  Effect.gen(function*() {
+    const scope = yield* Scope.make()
+    const context = yield* Layer.buildWithScope(layer, scope)
+    yield* Effect.provideContext(body, context)
+    const closed = yield* Effect.forkChild(Scope.close(scope, Exit.void))
+    yield* TestClock.adjust("1 minute")
+    assert.isDefined(closed.pollUnsafe())
+  })
+
+it.effect("a start that a driver neither answers nor lets go of is told as one that may live, and holds up no layer", () =>
+  closing(
+    onDriver({}, () => ({ spawn: () => never.uninterruptible })),
+    Effect.gen(function*() {
+      const world = yield* World
+      const jobs = yield* jobsOf("s1")
+      const starting = yield* Effect.forkChild(jobs.start(run("server")))
+      yield* world.advance("1 second")
+      const { id } = yield* Fiber.join(starting)
+      const stopping = yield* Effect.forkChild(jobs.stop(id))
+      const other = yield* Effect.forkChild(jobs.start(run("server")))
+      // The force window of the one; the start window of the other, and its force window.
+      yield* world.advance("14 seconds")
+      const stopped = yield* Fiber.join(stopping)
+      const unanswered = yield* jobs.wait((yield* Fiber.join(other)).id)
+      assert.deepStrictEqual(
+        [stopped, unanswered].map(({ error, receipt, status }) => [status, receipt?.cause._tag, error]),
+        [
+          ["kill_failed", "Stop", "the driver did not answer the start, nor its withdrawal"],
+          ["kill_failed", "StartFailed", "OutcomeUnknown"]
+        ]
+      )
+      const retrying = yield* Effect.forkChild(jobs.retryTermination(id))
+      yield* world.advance("1 second")
+      assert.strictEqual((yield* Fiber.join(retrying)).status, "kill_failed")
+    })
+  ))
+
+it.effect("a source of stdin that cannot be interrupted holds up no layer, and neither does the end of its process", () =>
+  closing(
+    onDriver({ server: child }, () => ({})),
+    Effect.gen(function*() {
+      const world = yield* World
+      const jobs = yield* jobsOf("s1")
+      const source = Stream.fromEffect(Effect.as(never.uninterruptible, new Uint8Array(1)))
+      const { id } = yield* jobs.start(run("server", [], { stdin: source }))
+      yield* world.drain
+      const stopping = yield* Effect.forkChild(jobs.stop(id))
+      yield* world.advance("1 second")
+      assert.strictEqual((yield* Fiber.join(stopping)).status, "cancelled")
+    })
+  ))
+
+it.effect("leftovers that were kept, and that a driver does not let go of, hold up no layer", () =>
+  closing(
+    onChild(
+      { leader: child.forks("daemon", child, { escapes: "daemon", holdsOutput: true }).exits(0) },
+      () => ({ release: never.uninterruptible })
+    ),
+    Effect.gen(function*() {
+      const world = yield* World
+      const jobs = yield* jobsOf("s1")
+      yield* jobs.start(run("leader"), { leftovers: "keep" })
+      yield* world.advance("10 seconds")
+      assert.deepStrictEqual((yield* jobs.list).map(({ status }) => status), ["completed"])
+    })
+  ))
+
+it.effect("a child that breaks wherever it is asked for is never told as gone, and costs no other its end", () => {
+  let broken = false
+  return Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const { id } = yield* jobs.start(run("server"))
+    broken = true
+    const stopping = yield* Effect.forkChild(jobs.stop(id))
+    yield* world.advance("10 seconds")
+    const { phase, status } = yield* Fiber.join(stopping)
+    assert.deepStrictEqual([status, phase, yield* world.signals], ["kill_failed", "unresolved", []])
+    broken = false
+    const retrying = yield* Effect.forkChild(jobs.retryTermination(id))
+    yield* world.advance("10 seconds")
+    assert.strictEqual((yield* Fiber.join(retrying)).status, "cancelled")
+    assert.deepStrictEqual(yield* world.alive, [])
+  }).pipe(Effect.provide(onChild({ server: child }, ({ identity }) => ({
+    get identity() {
+      if (broken) throw new Error("a secret")
+      return identity
+    }
+  }))))
+})
+
+it.effect("a first look that breaks costs the signal before the grace, and not the end", () => {
+  let breaks = 0
+  return Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const { id } = yield* jobs.start(run("server"))
+    breaks = 1
+    const stopping = yield* Effect.forkChild(jobs.stop(id))
+    yield* world.advance("6 seconds")
+    const { receipt } = yield* Fiber.join(stopping)
+    assert.deepStrictEqual([receipt?.status, receipt?.forced, yield* world.alive], ["cancelled", true, []])
+    assert.notInclude((yield* world.signals).join(), "SIGTERM")
+  }).pipe(Effect.provide(onChild({ server: child }, ({ identity }) => ({
+    get identity() {
+      if (breaks-- > 0) throw new Error("a secret")
+      return identity
+    }
+  }))))
+})
+
+it.effect("a start that was lost settles when its driver answers after all that nothing was started", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(jobs.start(run("server")))
+    yield* world.advance("15 seconds")
+    const { id } = yield* Fiber.join(starting)
+    assert.strictEqual((yield* jobs.get(id)).status, "kill_failed")
+    yield* world.advance("15 seconds")
+    assert.deepStrictEqual(yield* Effect.map(jobs.get(id), ({ error, status }) => [status, error]), [
+      "error",
+      "TooManyProcesses (EAGAIN)"
+    ])
+    assert.deepStrictEqual(statuses(yield* jobs.notices), ["kill_failed", "error"])
+  }).pipe(Effect.provide(onDriver({}, () => ({
+    spawn: () =>
+      Effect.uninterruptible(Effect.delay(
+        Effect.fail(new ProcessDriver.SpawnFailed({ problem: "TooManyProcesses", code: "EAGAIN" })),
+        "20 seconds"
+      ))
+  })))))
+
+it.effect("a child that never finishes its output, and cannot be let go of, settles after the windows", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const { id } = yield* jobs.start(run("quick"))
+    yield* world.advance("4 seconds")
+    assert.strictEqual((yield* jobs.get(id)).phase, "flushing")
+    yield* world.advance("1 second")
+    assert.deepStrictEqual(yield* Effect.map(jobs.get(id), ({ output, status }) => [status, output.drained]), [
+      "completed",
+      true
+    ])
+  }).pipe(Effect.provide(onChild({ quick: child.exits(0) }, () => ({
+    finish: Effect.never,
+    release: Effect.die("a secret")
+  })))))
+
+it.effect("a stdin that breaks takes nothing, and one that hangs holds up who closes it for two windows only", () => {
+  const closed: Array<boolean> = []
+  return Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const { id } = yield* jobs.start(run("server", [], { stdin: "open" }))
+    assert.strictEqual((yield* Effect.flip(jobs.write(id, "x")))._tag, "StdinClosed")
+    const closing = yield* Effect.forkChild(jobs.closeStdin(id))
+    yield* world.advance("5 seconds")
+    assert.deepStrictEqual(closed, [false, true])
+    yield* world.advance("5 seconds")
+    yield* Fiber.join(closing)
+    // Nothing to be taken, and it is still told that it is closed.
+    assert.strictEqual((yield* Effect.flip(jobs.write(id, "")))._tag, "StdinClosed")
+  }).pipe(Effect.provide(onChild({ server: child }, () => ({
+    write: () => Effect.die("a secret"),
+    closeStdin: ({ now = false } = {}) =>
+      Effect.suspend(() => {
+        closed.push(now)
+        return Effect.never
+      })
+  }))))
+})
 
 it.effect(
   "a driver whose looks hang, and cannot be interrupted, holds up no end past its bounds",
@@ -357,6 +572,9 @@ it.effect("whoever waits for a process that the shutdown had no time for is answ
     assert.isDefined(late.pollUnsafe())
     assert.deepStrictEqual((yield* handle.termination).cause, { _tag: "Shutdown" })
     assert.strictEqual((yield* jobs.get(job.id)).status, "running")
+    const lateEvents = yield* Effect.forkChild(Stream.runCollect(jobs.events))
+    yield* TestClock.adjust(0)
+    assert.deepStrictEqual(yield* Fiber.join(lateEvents), [])
     const other = Context.get(context, BackgroundProcess.Service).of("s2")
     assert.strictEqual(yield* reasonOf(other.start(run("stuck"))), "RuntimeClosed")
   }))
@@ -444,6 +662,54 @@ it.effect("a finished job keeps nothing of what it was given: neither its stdin 
     }
     assert.isUndefined(given.deref())
   }).pipe(Effect.provide(RuntimeTest.layer({ children: { server: child } }))))
+
+it.effect("a process writes no faster than a slow store takes what memory loses, and all of it is there", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const text = "0123456789".repeat(20_000)
+    const running = yield* Effect.forkChild(AppProcess.run(run("loud")))
+    yield* world.advance("500 millis")
+    assert.isUndefined(running.pollUnsafe(), "it waits for the store")
+    yield* world.advance("1 minute")
+    const { errorOutput, info, output } = yield* Fiber.join(running)
+    assert.deepStrictEqual([info.status, info.output.spill, info.output.bytesSeen], ["completed", "complete", 200_000])
+    for (const view of [output, errorOutput]) {
+      let read = ""
+      for (let since = 0; since < 200_000;) {
+        const page = yield* view.read({ since })
+        read += page.data
+        since = page.next
+      }
+      assert.isTrue(read === text)
+    }
+  }).pipe(Effect.provide(
+    Layer.fresh(
+      ProcessRuntime.layer.pipe(
+        Layer.provide(SettingsModule.layer({ outputBytes: 8192, outputHeadBytes: 1024 })),
+        Layer.provide(ProcessLedgerMemory.layer),
+        Layer.provide(Layer.effect(
+          BlobStore.Service,
+          Effect.map(BlobStoreMemory.make, (store): BlobStore.BlobStore => ({
+            read: (ref, options) => store.read(ref, options),
+            lease: (ref) => store.lease(ref),
+            remove: (name) => store.remove(name),
+            write: (name) =>
+              Effect.map(store.write(name), (writer): BlobStore.BlobWriter => ({
+                append: (bytes) => Effect.delay(writer.append(bytes), "100 millis"),
+                seal: (label) => writer.seal(label)
+              }))
+          }))
+        )),
+        Layer.provideMerge(ScriptedDriver.layer({
+          children: {
+            loud: child.prints("0123456789".repeat(20_000))
+              .prints("0123456789".repeat(20_000), { stream: "stderr" })
+              .exits(0)
+          }
+        }))
+      )
+    )
+  )))
 
 it.effect("leftovers that were kept are let go of when their output ends", () =>
   Effect.gen(function*() {

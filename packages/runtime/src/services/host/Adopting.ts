@@ -172,8 +172,6 @@ export const make = (core: Core, options: Options): Adopting => {
       const child = yield* attach(process, identity)
       if (child === null) return core.dispatch(process, { _tag: "Untraceable" })
       process.child = child
-      process.stdout.onResume(() => child.resume("stdout"))
-      process.stderr?.onResume(() => child.resume("stderr"))
       options.watch(process)
     })
 

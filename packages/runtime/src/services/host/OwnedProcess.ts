@@ -20,6 +20,9 @@ import type { Policy } from "../ProcessOptions.ts"
 import type { Subject } from "../Termination.ts"
 import type { OwnedWorkspace } from "../workspaces/OwnedWorkspace.ts"
 
+/** An action that waits for its turn: all but the prompt one. */
+export type Todo = Exclude<Lifecycle.Action, "Hurry">
+
 /**
  * What the service that owns a process does at each turn of its life. None of them may fail; each is bounded and
  * isolated by the host, so that a store that hangs or an observer that throws costs this process a wait, and no other
@@ -95,7 +98,7 @@ export class OwnedProcess {
   writing: Semaphore.Semaphore | null = null
 
   readonly nudge: Nudge = new Nudge()
-  readonly todo: Array<Lifecycle.Action> = []
+  readonly todo: Array<Todo> = []
   working = false
   timers: Array<Timer> = []
   beat: Timer | null = null

@@ -56,11 +56,14 @@ export const make = (core: Core): Settling => {
       { concurrency: "unbounded", discard: true }
     )
 
+  const release = (child: Child): Effect.Effect<void> =>
+    isolated(Effect.suspend(() => child.release), settings.portWindowMillis, "letting go of a child")
+
   const letGo = (process: OwnedProcess, drained: ReadonlyArray<boolean>): Effect.Effect<void> => {
     const { child } = process
     if (child === null) return Effect.void
     if (!process.keptLeftovers || !drained.includes(false)) {
-      return isolated(child.release, settings.portWindowMillis, "letting go of a child")
+      return release(child)
     }
     keep(process, child, drained)
     return Effect.void
@@ -73,7 +76,7 @@ export const make = (core: Core): Settling => {
       retention.onEnd(() => {
         open.delete(retention)
         if (open.size === 0 && kept.delete(child)) {
-          core.fork(isolated(child.release, settings.portWindowMillis, "letting go of a child"))
+          core.fork(release(child))
         }
       })
     }
@@ -85,7 +88,7 @@ export const make = (core: Core): Settling => {
       sealAll(process, [false, false]),
       process.child === null
         ? Effect.void
-        : isolated(process.child.release, settings.portWindowMillis, "letting go of a child")
+        : release(process.child)
     )
 
   return {
@@ -153,8 +156,6 @@ export const make = (core: Core): Settling => {
             : isolated(Effect.asVoid(files.remove(process.id)), settings.portWindowMillis, "removing an output")
         )
       }),
-    releaseKept: Effect.suspend(() =>
-      Effect.forEach(kept, (child) => child.release, { discard: true, concurrency: "unbounded" })
-    )
+    releaseKept: Effect.suspend(() => Effect.forEach(kept, release, { discard: true, concurrency: "unbounded" }))
   }
 }

@@ -10,7 +10,7 @@ import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import { within } from "../../internal/Within.ts"
 import type { Child } from "../../ports/ProcessDriver.ts"
-import type { Core } from "./Core.ts"
+import { type Core, isolated } from "./Core.ts"
 import type { OwnedProcess } from "./OwnedProcess.ts"
 
 /** Stdin took only `accepted` of the bytes: the child has gone, has closed it, or it was closed or never open. */
@@ -65,9 +65,17 @@ export const make = (core: Core): Stdin => {
       const { child } = process
       if (process.stdinClosed || child === null) return Effect.void
       process.stdinClosed = true
-      return within(() => child.closeStdin(), core.settings.portWindowMillis).pipe(
-        Effect.flatMap((done) => Option.isNone(done) ? child.closeStdin({ now: true }) : Effect.void)
-      )
+      const { portWindowMillis } = core.settings
+      return Effect.flatMap(Effect.exit(within(() => child.closeStdin(), portWindowMillis)), (exit) =>
+        exit._tag === "Success" && Option.isSome(exit.value)
+          ? Effect.void
+          : isolated(
+            Effect.suspend(() =>
+              child.closeStdin({ now: true })
+            ),
+            portWindowMillis,
+            "closing an input"
+          ))
     })
 
   const close: Stdin["close"] = (process) =>

@@ -45,11 +45,8 @@ export class Job {
   }
 }
 
-/** Creation order. */
-export const byCreation = (self: Job, that: Job): number => {
-  if (self.process.id === that.process.id) return 0
-  return self.process.id < that.process.id ? -1 : 1
-}
+/** Creation order, of two jobs. */
+export const byCreation = (self: Job, that: Job): number => self.process.id < that.process.id ? -1 : 1
 
 export class Owner {
   readonly name: string

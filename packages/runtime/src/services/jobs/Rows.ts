@@ -202,7 +202,6 @@ export const make = (
   const armRenewal = (): void => {
     renewal ??= timers.after(settings.leaseMillis / 3, () => {
       renewal = null
-      if (held.size === 0) return
       armRenewal()
       host.fork(renew([...held].filter(isLeased)))
       host.fork(catchUp)

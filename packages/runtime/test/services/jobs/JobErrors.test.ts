@@ -63,3 +63,9 @@ describe("SpawnError", () => {
     })
   }
 })
+
+describe("OutputUnavailable", () => {
+  it("names the job, and nothing of its output", () => {
+    assert.strictEqual(new JobErrors.OutputUnavailable({ id: "j-1" }).message, "the output of job j-1 was not kept")
+  })
+})
