@@ -31,8 +31,9 @@ export const refuted = <E, R, LE>(
     )
   })
 
-/** Every law has a fault that it is tried on. */
+/** Every law has a title of its own, and a fault that it is tried on. */
 export const assertAllRefuted = <E, R>(laws: ReadonlyArray<Law<E, R>>, names: ReadonlyArray<string>): void => {
+  assert.strictEqual(new Set(laws.map(({ about, name }) => `${about}: ${name}`)).size, laws.length)
   const refuted = new Set(names.map((name) => named(laws, name)))
   assert.deepStrictEqual(laws.filter((law) => !refuted.has(law)).map(({ about, name }) => `${about}: ${name}`), [])
 }
