@@ -19,6 +19,10 @@ const steps: Record<string, { readonly says: string; readonly command: ReadonlyA
   },
   exports: { says: "the packages' manifests name what exists", command: ["node", "scripts/exports.ts"] },
   // Forced: the incremental build repeats old errors after a tsconfig changed what it includes.
+  planted: {
+    says: "the planted bugs still fit the sources they are planted in",
+    command: ["node", "scripts/plantedBugs.ts", "--check"]
+  },
   types: { says: "tsc, sources and tests", command: ["tsc", "-b", "--force"] },
   // Not in the manifest: its optional packages for other platforms cannot always be had, and then `npm ci` refuses the lock file.
   effect: {

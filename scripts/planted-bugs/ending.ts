@@ -149,7 +149,7 @@ export const ending: ReadonlyArray<PlantedBug> = [
     find: "      stopDeadlines(process)\n      process.beat?.cancel()\n",
     replace: "      stopDeadlines(process)\n",
     about: "a timer stays armed after the end, and keeps a program from ending for a beat",
-    laws: ["runtime/test/services/host/Watchdog"],
+    laws: ["runtime/test/services/BackgroundProcess", "testing/test/RuntimeTest", "testing/test/Simulator"],
     simulated: true
   },
   {
@@ -327,7 +327,7 @@ export const ending: ReadonlyArray<PlantedBug> = [
     find: "const left = Math.max(0, process.startedMono + deadlineMillis - timers.now())",
     replace: "const left = Math.max(0, process.startedAt + deadlineMillis - core.clock.currentTimeMillisUnsafe())",
     about: "an extension is cut short when the wall clock was set forward since the start",
-    laws: ["runtime/test/services/host/Watchdog"],
+    laws: ["runtime/test/services/BackgroundProcess", "testing/test/RuntimeTest", "testing/test/Simulator"],
     simulated: false
   },
   {

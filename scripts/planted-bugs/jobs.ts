@@ -46,13 +46,11 @@ export const jobs: ReadonlyArray<PlantedBug> = [
   {
     name: "notice-before-the-row",
     file: `${services}/BackgroundProcess.ts`,
-    find:
-      "    Effect.map(rows.move(job, endOf(job)), (outcome) => {\n      if (outcome === \"lost\") return dropLost(job)",
-    replace: `    Effect.map(Effect.sync((): Rows.Outcome => {
-      host.fork(Effect.andThen(Effect.yieldNow, rows.move(job, endOf(job))))
-      return "written"
-    }), (outcome) => {
-      if (outcome === "lost") return dropLost(job)`,
+    find: "      const outcome = yield* rows.move(job, endOf(job))\n",
+    replace: `      const late = endOf(job)
+      host.fork(Effect.andThen(Effect.yieldNow, rows.move(job, late)))
+      const outcome: Rows.Outcome = yield* Effect.succeed("written" as Rows.Outcome)
+`,
     about: "an owner is told of an end that its row does not know of, and is told again after a crash",
     laws: faults,
     simulated: true
@@ -145,7 +143,7 @@ export const jobs: ReadonlyArray<PlantedBug> = [
     find: "onSome: (isOurs) => isOurs ? { ...row, ...claimed } : null",
     replace: "onSome: () => ({ ...row, ...claimed })",
     about: "of two runtimes that start at once, both take the same job",
-    laws: [...recovery, "runtime/test/services/jobs/Rows"],
+    laws: recovery,
     simulated: true
   },
   {
@@ -178,8 +176,8 @@ export const jobs: ReadonlyArray<PlantedBug> = [
   {
     name: "one-renewal-only",
     file: `${services}/jobs/Rows.ts`,
-    find: "      if (held.size === 0) return\n      armRenewal()\n",
-    replace: "      if (held.size === 0) return\n",
+    find: "      renewal = null\n      armRenewal()\n",
+    replace: "      renewal = null\n",
     about: "leases run out while their holder lives",
     laws: [...recovery, ...faults],
     simulated: true
@@ -196,7 +194,7 @@ export const jobs: ReadonlyArray<PlantedBug> = [
   {
     name: "lease-not-given-up",
     file: `${services}/jobs/Rows.ts`,
-    find: "return Effect.asVoid(move(job, { holder: null, leaseUntil: clock.currentTimeMillisUnsafe() }))",
+    find: "return Effect.asVoid(move(job, { holder: null, leaseUntil: released }))",
     replace: "return Effect.void",
     about: "an application that was closed and begun anew finds its jobs only when their leases have run out",
     laws: [...recovery],

@@ -176,7 +176,7 @@ export const output: ReadonlyArray<PlantedBug> = [
     find: "Option.isSome(read) && read.value.at === length ? read.value.into : null",
     replace: "Option.isSome(read) ? read.value.into : null",
     about: "a blob that was cut off reads as zeros",
-    laws: [...laws, "runtime/test/internal/OutputSource"],
+    laws: [...laws, "runtime/test/services/Recovery.blobs"],
     simulated: false
   },
   {
