@@ -583,6 +583,51 @@ describe("a row that cannot be read", () => {
     }).pipe(Effect.scoped))
 })
 
+describe("a record of a workspace that cannot be read", () => {
+  it.live("is Corrupt, and the others can be read", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      const { workspace } = LedgerLaws
+      yield* withLedger(filename, ({ workspaces }) =>
+        Effect.forEach(["w-1", "w-2"], (id) => workspaces.insert(workspace(id, {}))))
+      const breaking = new DatabaseSync(filename)
+      breaking.exec("UPDATE procyon_workspaces SET guests = '[{' WHERE id = '\"w-1\"'")
+      breaking.close()
+      yield* withLedger(filename, ({ workspaces }) =>
+        Effect.gen(function*() {
+          assert.strictEqual((yield* Effect.flip(workspaces.list())).message, "rows: Corrupt")
+          assert.deepStrictEqual(yield* workspaces.list({ unreadable: "skip" }), [workspace("w-2", {})])
+        }))
+    }).pipe(Effect.scoped))
+})
+
+describe("what cannot be a row", () => {
+  it.live("is refused without its words, and changes nothing", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      yield* withLedger(filename, (ledger) =>
+        Effect.gen(function*() {
+          const { workspace } = LedgerLaws
+          const never = "a secret" as never
+          const calls = [
+            ledger.insert(row("b", { lifetime: never })),
+            ledger.transition("a", { fence: 1, status: "running" }, { status: "running", output: never }),
+            ledger.workspaces.insert(workspace("w-1", { createdAt: never })),
+            ledger.workspaces.update("w-1", 1, { guests: never })
+          ]
+          const errors = yield* Effect.forEach(calls, (call) => Effect.flip(call))
+          assert.deepStrictEqual(errors.map(({ message }) => message), [
+            "insert: Other",
+            "transition: Other",
+            "insert: Other",
+            "transition: Other"
+          ])
+          assert.notInclude(JSON.stringify(errors), "secret")
+          assert.deepStrictEqual([yield* ledger.rows(), yield* ledger.workspaces.list()], [[row("a")], []])
+        }))
+    }).pipe(Effect.scoped))
+})
+
 /** As the first program made them: these tables, and in their rows no more than these fields. */
 const writeFirstForm = (filename: string) => {
   const first = new DatabaseSync(filename)
@@ -848,6 +893,20 @@ describe("a file", () => {
       const content = contentOf(newer)
       newer.close()
       assert.strictEqual(yield* problemOnOpening(filename), "Newer")
+      const after = new DatabaseSync(filename)
+      assert.deepStrictEqual(contentOf(after), content)
+      after.close()
+    }).pipe(Effect.scoped))
+
+  it.live("whose tables are not those of the program it says to be of is refused, and not changed", () =>
+    Effect.gen(function*() {
+      const filename = yield* written(["a"])
+      const other = new DatabaseSync(filename)
+      // Its tables are newer than it says, so that bringing them up to date fails half way.
+      other.exec("DELETE FROM procyon_migrations WHERE migration_id > 1")
+      const content = contentOf(other)
+      other.close()
+      assert.strictEqual(yield* problemOnOpening(filename), "Other")
       const after = new DatabaseSync(filename)
       assert.deepStrictEqual(contentOf(after), content)
       after.close()

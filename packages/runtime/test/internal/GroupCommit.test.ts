@@ -68,12 +68,14 @@ describe("writes that are asked for at once", () => {
 
   it.effect("that nobody waits for any more when their turn comes open no transaction", () =>
     Effect.gen(function*() {
-      const { fork, log, put, steps } = setUp()
-      const asked = [yield* fork(put("a")), yield* fork(put("b"))]
-      for (const fiber of asked) fiber.interruptUnsafe()
-      yield* Effect.forEach(asked, (fiber) => Fiber.await(fiber))
+      const { log, put, steps, write } = setUp()
+      // In one step, before anything that it forks has begun.
+      const asked = Effect.runFork(write(put("a")))
+      asked.interruptUnsafe()
+      yield* Fiber.await(asked)
+      yield* Effect.yieldNow
       assert.deepStrictEqual([steps, log], [[], []])
-      assert.strictEqual(yield* Effect.flatMap(fork(put("c")), (fiber) => Fiber.join(fiber)), 1)
+      assert.strictEqual(yield* write(put("b")), 1)
     }))
 
   it.effect("are answered after the commit, and not before", () =>

@@ -560,6 +560,18 @@ law(
 )
 
 law(
+  "an owner that retires without ever having had a job takes its turn among those that have retired",
+  {},
+  Effect.gen(function*() {
+    for (const owner of ["s1", "s2", "s3"]) yield* (yield* jobsOf(owner)).retire
+    const service = yield* BackgroundProcess.Service
+    assert.deepStrictEqual(yield* service.owners, [])
+    assert.strictEqual(yield* reasonOf((yield* jobsOf("s1")).start(run("server"))), "OwnerRetired")
+  }),
+  { maxRetiredOwners: 1 }
+)
+
+law(
   "all owners that have retired, and all starts that failed, are kept where neither is bounded",
   { server: child.exits(0) },
   Effect.gen(function*() {

@@ -636,6 +636,36 @@ describe("OutputRetention", () => {
         assert.strictEqual((yield* retention.view.read({ since: 290 })).gap?.from, 290)
       }))
 
+    it.effect("of an earlier life is previewed by its beginning and its end, from what the store has", () =>
+      Effect.gen(function*() {
+        const store = yield* BlobStoreMemory.make
+        for (const end of ["€", "\n"]) {
+          const text = "é".repeat(1023) + "x" + end + "0123456789".repeat(1000)
+          const bytes = utf8.encode(text)
+          const blob = yield* Effect.scoped(Effect.flatMap(
+            store.write("job"),
+            (writer) => Effect.andThen(writer.append(bytes), writer.seal("sha256-9f2c"))
+          ))
+          const retention = OutputRetention.recorded({
+            name: "job",
+            bytesSeen: bytes.length,
+            drained: true,
+            sha256: "9f2c",
+            blob,
+            spilledBytes: bytes.length,
+            gap: null,
+            source: OutputSource.ofBlob(store, blob, { gap: null, length: bytes.length }, 1000),
+            dispose: Effect.void
+          })
+          const head = "é".repeat(1023) + (end === "\n" ? "x\n" : "x\n")
+          const shown = end === "\n" ? 2048 : 2047
+          assert.strictEqual(
+            yield* retention.view.preview,
+            `${head}... [${bytes.length - shown - 2048} earlier output bytes truncated]\n${text.slice(-2048)}`
+          )
+        }
+      }))
+
     it.effect("of an earlier life is previewed also where the store has lost it", () =>
       Effect.gen(function*() {
         const store = yield* BlobStoreMemory.make

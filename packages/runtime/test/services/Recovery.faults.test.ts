@@ -1,10 +1,12 @@
 import { assert, describe } from "@effect/vitest"
 import { ProcessDriver, ProcessLedger, Recovery, type Settings, ShutdownBarrier } from "@procyon/runtime"
 import { child, LedgerLaws, Lives, World } from "@procyon/testing"
+import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Stream from "effect/Stream"
+import * as TestClock from "effect/testing/TestClock"
 import { jobsOf, law, moving, reconciled, start } from "./lives.ts"
 
 const list = Effect.flatMap(jobsOf("s1"), (jobs) => jobs.list)
@@ -229,6 +231,53 @@ describe("a claim", () => {
   )
 
   law(
+    "that an earlier one of the same runtime was faster with is made again, and the job is its own",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      yield* first.run(start("server"))
+      yield* first.kill
+      let calls = 0
+      let late: Effect.Effect<unknown> = Effect.void
+      const second = yield* moving(beginWith({
+        ledger: (ledger) => ({
+          transition: (...args) =>
+            Effect.suspend(() => {
+              calls++
+              if (calls > 2) return ledger.transition(...args)
+              // The first is done just before the second, and not answered.
+              if (calls === 2) return Effect.andThen(late, ledger.transition(...args))
+              late = Effect.ignore(ledger.transition(...args))
+              return Effect.never
+            })
+        })
+      }))
+      yield* reconciled(second)
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual([yield* statuses, yield* world.alive], [["cancelled"], []])
+      assert.strictEqual((yield* second.run(noticeIds)).length, 1)
+    })
+  )
+
+  law(
+    "goes on with ids after all that there are, in whatever order a ledger tells them",
+    { server: child },
+    Effect.gen(function*() {
+      yield* TestClock.setTime(10_000_000)
+      const first = yield* Lives.begin()
+      const ids = [(yield* first.run(start("server"))).id, (yield* first.run(start("server"))).id]
+      yield* first.kill
+      yield* TestClock.setTime(0)
+      const second = yield* beginWith({
+        ledger: (ledger) => ({ rows: (filter) => Effect.map(ledger.rows(filter), (all) => all.toReversed()) })
+      })
+      const { id } = yield* moving(second.run(start("server")))
+      assert.deepStrictEqual([...ids, id].toSorted(), [...ids, id])
+    })
+  )
+
+  law(
     "is not made by a runtime that begins to close",
     { server: child },
     Effect.gen(function*() {
@@ -417,6 +466,83 @@ describe("a job whose row another runtime takes over", () => {
   )
 
   law(
+    "is let go of once, however many find it out at the same time",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* beginWith({ ledger: (ledger) => ({ get: (id) => Effect.delay(ledger.get(id), "1 second") }) })
+      const jobs = yield* life.run(jobsOf("s1"))
+      const seen: Array<string> = []
+      yield* Effect.forkChild(Stream.runForEach(jobs.events, (event) => Effect.sync(() => seen.push(event._tag))))
+      const { id } = yield* life.run(start("server"))
+      yield* takeOver(id, 1)
+      // The renewal asks at 10 s, the stop half a second later.
+      yield* world.advance("10500 millis")
+      yield* life.setWallClock(3_600_000)
+      yield* moving(jobs.stop(id))
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual([seen.filter((tag) => tag === "Disowned").length, yield* world.signals], [1, []])
+    })
+  )
+
+  law(
+    "while changes of its row are waiting has none of them written, also where the ledger never answers",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      for (const answers of [true, false]) {
+        const life = yield* beginWith({
+          ledger: (ledger) => ({
+            transition: (id, expected, changes) =>
+              changes.deadlineAt === undefined || changes.identity !== undefined
+                ? ledger.transition(id, expected, changes)
+                : answers
+                ? Effect.delay(ledger.transition(id, expected, changes), "1 second")
+                : Effect.never
+          })
+        })
+        const { id } = yield* life.run(start("server"))
+        const jobs = yield* life.run(jobsOf("s1"))
+        yield* world.advance("1 second")
+        const extensions = yield* Effect.forEach(
+          ["1 hour", "2 hours", "3 hours"] as const,
+          (time) => Effect.forkChild(Effect.exit(jobs.extend(id, time)))
+        )
+        yield* world.drain
+        yield* takeOver(id, 1)
+        yield* world.advance("20 seconds")
+        assert.isTrue(extensions.every((fiber) => fiber.pollUnsafe() !== undefined))
+        assert.deepStrictEqual(yield* jobs.list, [])
+        const row = yield* ProcessLedger.Service.use((ledger) => ledger.get(id))
+        assert.deepStrictEqual([row?.fence, row?.deadlineAt], [2, null])
+      }
+    })
+  )
+
+  law(
+    "after its start failed has its row left alone by the bound on such rows",
+    {},
+    Effect.gen(function*() {
+      const world = yield* World
+      let broken = true
+      const life = yield* beginWith({
+        ledger: (ledger) => ({
+          transition: (...args) => Effect.suspend(() => broken ? unavailable("transition") : ledger.transition(...args))
+        })
+      }, { maxFailedStartRows: 1 })
+      yield* Effect.flip(life.run(start("missing")))
+      const [row] = yield* rows
+      yield* takeOver(row?.id ?? "", 1)
+      broken = false
+      yield* world.advance("20 seconds")
+      yield* Effect.flip(life.run(start("missing")))
+      yield* Effect.flip(life.run(start("missing")))
+      yield* world.drain
+      assert.deepStrictEqual((yield* rows).map(({ fence, status }) => [fence, status]), [[2, "running"], [1, "error"]])
+    })
+  )
+
+  law(
     "while it could not be ended cannot be forgotten by the one that has lost it",
     { server: child.ignores("SIGTERM").refuses("SIGKILL") },
     Effect.gen(function*() {
@@ -513,6 +639,36 @@ describe("a driver that takes its time to attach", () => {
       const ended = yield* moving(jobs.stop(id))
       assert.deepStrictEqual([ended.status, ended.receipt?.cause], ["kill_failed", { _tag: "Stop", by: "owner" }])
       assert.deepStrictEqual(outcomes(yield* moving(Fiber.join(pass))), ["review kill_failed"])
+    })
+  )
+
+  law(
+    "and breaks makes it one for review",
+    { server: child },
+    Effect.gen(function*() {
+      const first = yield* Lives.begin()
+      yield* first.run(start("server"))
+      yield* first.kill
+      const life = yield* beginWith({ driver: () => ({ attach: () => Effect.die("a secret") }) })
+      assert.deepStrictEqual(outcomes(yield* reconciled(life)), ["review kill_failed"])
+    })
+  )
+
+  law(
+    "and never tells an exit keeps nobody waiting for that of a job whose tree is gone",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      yield* first.run(start("server"))
+      yield* first.kill
+      const began = yield* Clock.currentTimeMillis
+      const life = yield* beginWith({
+        driver: (driver) => ({ attach: (request) => driver.attach({ ...request, onExit: () => undefined }) })
+      })
+      const report = yield* reconciled(life)
+      assert.deepStrictEqual([outcomes(report), yield* world.alive], [["ended cancelled"], []])
+      assert.isAtMost((yield* Clock.currentTimeMillis) - began, 1000)
     })
   )
 
@@ -904,7 +1060,10 @@ describe("notices that are read at the same time", () => {
     { quick: child.exits(0, { after: "1 second" }) },
     Effect.gen(function*() {
       const world = yield* World
-      const life = yield* Lives.begin()
+      // Whose rows take their time, so that both are at it at once.
+      const life = yield* beginWith({
+        ledger: (ledger) => ({ transition: (...args) => Effect.delay(ledger.transition(...args), "100 millis") })
+      })
       const jobs = yield* life.run(jobsOf("s1"))
       const waiters = [
         yield* Effect.forkChild(jobs.awaitNotices),
@@ -915,14 +1074,14 @@ describe("notices that are read at the same time", () => {
       const answered = () => waiters.filter((waiter) => waiter.pollUnsafe() !== undefined).length
       yield* world.drain
       for (const count of [1, 2]) {
-        yield* life.run(start("quick"))
-        yield* world.advance("2 seconds")
+        yield* moving(life.run(start("quick")))
+        yield* world.advance("3 seconds")
         assert.strictEqual(answered(), count)
       }
       yield* life.close
       const told = yield* Effect.forEach(waiters, (waiter) => Fiber.join(waiter))
       assert.deepStrictEqual(told.map((all) => all.length).toSorted((one, other) => one - other), [0, 0, 1, 1])
-      assert.deepStrictEqual(yield* jobs.consumeNotices((all) => Effect.succeed(all.length)), 0)
+      assert.strictEqual(yield* jobs.consumeNotices((all) => Effect.succeed(all.length)), 0)
     })
   )
 })

@@ -8,7 +8,7 @@ import * as Layer from "effect/Layer"
 import * as PlatformError from "effect/PlatformError"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as BlobStore from "../../src/ports/BlobStore.ts"
@@ -235,6 +235,57 @@ describe("BlobStoreFileSystem", () => {
         assert.deepStrictEqual([error.operation, error.problem], ["read", "NotFound"])
       })
       yield* Effect.provide(law, open(path))
+    }))
+
+  it.live("counts its sealed blobs against the quota, and nothing else that is in its directory", () =>
+    Effect.gen(function*() {
+      const path = yield* directory
+      const put10 = put("job", "0123456789")
+      yield* Effect.provide(put10, open(path, 25))
+      writeFileSync(join(path, "notes.txt"), "x".repeat(100))
+      writeFileSync(join(path, "job.0123456789abcdef.part"), "x".repeat(100))
+      mkdirSync(join(path, "sha256-b.job.blob"))
+      yield* Effect.provide(put("other", "0123456789"), open(path, 25))
+      const error = yield* Effect.flip(Effect.provide(put("third", "0123456789"), open(path, 25)))
+      assert.strictEqual(error.problem, "QuotaExceeded")
+    }))
+
+  for (
+    const [tag, problem, retryable] of [
+      ["PermissionDenied", "Denied", false],
+      ["NotFound", "NotFound", false],
+      ["Busy", "Other", true]
+    ] as const
+  ) {
+    it.live(`is told ${problem} by a file system that says ${tag}, and may be asked again: ${retryable}`, () =>
+      Effect.gen(function*() {
+        const refused = PlatformError.systemError({
+          _tag: tag,
+          module: "FileSystem",
+          method: "open",
+          pathOrDescriptor: "/secret/path"
+        })
+        const error = yield* Effect.flip(Effect.provide(
+          put("job", "x"),
+          withFileSystem(yield* directory, () => ({ open: () => Effect.fail(refused) }))
+        ))
+        assert.deepStrictEqual(JSON.parse(JSON.stringify(error)), {
+          _tag: "BlobError",
+          operation: "open",
+          problem,
+          retryable
+        })
+      }))
+  }
+
+  it.live("is not asked again for what a file system refuses to be asked", () =>
+    Effect.gen(function*() {
+      const refused = PlatformError.badArgument({ module: "FileSystem", method: "open" })
+      const error = yield* Effect.flip(Effect.provide(
+        put("job", "x"),
+        withFileSystem(yield* directory, () => ({ open: () => Effect.fail(refused) }))
+      ))
+      assert.deepStrictEqual([error.problem, error.retryable], ["Other", false])
     }))
 
   it.live("fails to open where it cannot make its directory, without telling the path", () =>

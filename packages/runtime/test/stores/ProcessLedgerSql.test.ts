@@ -321,6 +321,7 @@ const cases: ReadonlyArray<readonly [string, SqlError.SqlErrorReason, ProcessLed
   ["a full disk of PostgreSQL's", new SqlError.UnknownError({ cause: { code: "53100" } }), "Full"],
   ["a damaged file", SqlError.classifySqliteError({ errno: 11 | 1 << 8 }), "Corrupt"],
   ["a damaged table", new SqlError.UnknownError({ cause: { code: "XX001" } }), "Corrupt"],
+  ["an error without a cause", new SqlError.UnknownError({ cause: "/home/ann/secret" }), "Other"],
   ["anything else", new SqlError.UnknownError({ cause: new Error("/home/ann/secret") }), "Other"]
 ]
 

@@ -444,12 +444,9 @@ export const make = (
       }),
     remove,
     abandon: (job) =>
-      Effect.suspend(() => {
-        if (job.row.lost) return Effect.succeed(false)
-        return Effect.map(erase(job), (erased) => {
-          if (erased) lose(job)
-          return erased
-        })
+      Effect.map(erase(job), (erased) => {
+        if (erased) lose(job)
+        return erased
       }),
     keepFailed: (job) =>
       Effect.suspend(() => {
