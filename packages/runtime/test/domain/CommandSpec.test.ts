@@ -164,6 +164,7 @@ describe("resolve", () => {
         untyped({ _tag: "CommandSpec", program: { _tag: "Exec", command: 1, args: [] }, options: {} }),
         "Malformed command"
       ],
+      [untyped({ ...make("a"), program: { _tag: "Other" } }), "Malformed command"],
       [untyped({ ...make("a"), options: null }), "Malformed options"],
       [untyped({ ...make("a"), options: { uid: 0 } }), "Unsupported uid"],
       [untyped({ ...make("a"), options: { "s e c r e t": 0 } }), "Unsupported options"],

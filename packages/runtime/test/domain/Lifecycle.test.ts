@@ -400,6 +400,17 @@ describe("the scenarios", () => {
     walk([...signalledAfter(end(stop)), [exitAwaited, "Terminating"]])
   })
 
+  it("knows no exit of one that is gone before anybody told of it", () => {
+    const state = walk([
+      ...running,
+      [end(stop), "Draining", "RecordTree"],
+      [lingerEnded(false), "Flushing", "Flush"],
+      [flushed, "Settled", "Settle"]
+    ])
+    assert.deepStrictEqual(Lifecycle.exitOf(state), { code: null, signal: null })
+    assert.strictEqual(Lifecycle.statusOf(state), "error")
+  })
+
   it("takes no end of output for a proof that a kill_failed is gone", () => {
     walk([...unresolvedAfter(end(stop)), [flushed, "Unresolved"], [exitAwaited, "Unresolved"]])
   })

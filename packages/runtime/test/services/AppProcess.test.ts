@@ -218,6 +218,21 @@ law(
 )
 
 law(
+  "a spawn that the shutdown takes back fails with RuntimeClosed, and leaves nothing",
+  { slow: child.startsAfter("2 seconds") },
+  Effect.gen(function*() {
+    const world = yield* World
+    const spawning = yield* Effect.forkChild(Effect.flip(AppProcess.run(run("slow"))))
+    yield* world.advance("1 second")
+    const closing = yield* Effect.forkChild(ShutdownBarrier.Service.use((barrier) => barrier.shutdown()))
+    yield* world.advance("10 seconds")
+    yield* Fiber.join(closing)
+    assert.strictEqual((yield* Fiber.join(spawning)).reason._tag, "RuntimeClosed")
+    assert.deepStrictEqual([yield* world.alive, yield* world.open], [[], []])
+  })
+)
+
+law(
   "a closed scope starts nothing",
   { tool: child.exits(0) },
   Effect.gen(function*() {

@@ -743,6 +743,71 @@ law(
 )
 
 law(
+  "a signal from outside is an error of the job, and its detail says that it was not sent by this runtime",
+  { server: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const { id } = yield* jobs.start(run("server"))
+    yield* world.kill("server", "SIGTERM")
+    yield* world.drain
+    const { error, status } = yield* jobs.wait(id)
+    assert.deepStrictEqual([status, error], ["error", "ended by SIGTERM, which was not sent by this runtime"])
+  })
+)
+
+law(
+  "of what could not be ended stop is the retry, and what has ended is neither stopped, retried nor extended any more",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL", 1), polite: child },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const stuck = yield* jobs.start(run("stuck"))
+    const polite = yield* jobs.start(run("polite"))
+    const stopping = yield* Effect.forkChild(Effect.all([jobs.stop(stuck.id), jobs.stop(stuck.id)]))
+    yield* world.advance("20 seconds")
+    assert.deepStrictEqual((yield* Fiber.join(stopping)).map(({ status }) => status), ["kill_failed", "cancelled"])
+    const again = yield* jobs.start(run("stuck"))
+    yield* Effect.forkChild(jobs.stop(again.id))
+    yield* world.advance("10 seconds")
+    const all = yield* Effect.forkChild(jobs.stopAll)
+    yield* world.advance("10 seconds")
+    assert.deepStrictEqual((yield* Fiber.join(all)).map(({ id, status }) => [id, status]), [
+      [polite.id, "cancelled"],
+      [again.id, "cancelled"]
+    ])
+    const ended = yield* jobs.get(polite.id)
+    assert.deepStrictEqual(yield* jobs.stop(polite.id), ended)
+    assert.deepStrictEqual(yield* jobs.retryTermination(polite.id), ended.receipt)
+    assert.deepStrictEqual(yield* jobs.extend(polite.id, "1 hour"), ended)
+    assert.deepStrictEqual(yield* world.alive, [])
+  })
+)
+
+law(
+  "records of jobs that have ended are kept without a bound where none is set, and writes wait for a start",
+  { server: child.exits(0), cat: child.startsAfter("2 seconds").readsStdin({ echo: true }).exits(0) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    for (let n = 0; n < 5; n++) yield* jobs.start(run("server"))
+    yield* world.drain
+    yield* jobs.notices
+    yield* world.drain
+    assert.strictEqual((yield* jobs.list).length, 5)
+    const starting = yield* Effect.forkChild(jobs.start(run("cat", [], { stdin: "open" })))
+    yield* world.advance("1 second")
+    const { id, phase } = yield* Fiber.join(starting)
+    const writing = yield* Effect.forkChild(Effect.andThen(jobs.write(id, "hello"), jobs.closeStdin(id)))
+    yield* world.advance("3 seconds")
+    yield* Fiber.join(writing)
+    assert.deepStrictEqual([phase, (yield* jobs.get(id)).stdinAccepted], ["starting", 5])
+    assert.strictEqual((yield* (yield* jobs.output(id)).read()).data, "hello")
+  }),
+  { maxFinishedPerOwner: 0 }
+)
+
+law(
   "an output cap ends the job as cancelled, and what came is kept and counted",
   { noisy: child.prints("x".repeat(5000)).prints("y", { after: "1 hour" }) },
   Effect.gen(function*() {

@@ -824,6 +824,105 @@ describe("a row that a ledger has moved without an answer", () => {
   )
 })
 
+describe("a ledger that does not do what it is asked", () => {
+  for (const [how, renew] of [["hangs", Effect.never], ["fails", unavailable("renew")]] as const) {
+    law(
+      `and ${how} when leases are renewed takes no job away, and the job is ended as its owner asks`,
+      { server: child },
+      Effect.gen(function*() {
+        const world = yield* World
+        const life = yield* beginWith({ ledger: () => ({ renew: () => renew }) })
+        const { id } = yield* life.run(start("server"))
+        yield* world.advance("5 minutes")
+        const jobs = yield* life.run(jobsOf("s1"))
+        assert.strictEqual((yield* moving(jobs.stop(id))).status, "cancelled")
+        assert.deepStrictEqual([yield* statuses, yield* world.alive], [["cancelled"], []])
+      })
+    )
+  }
+
+  law(
+    "keeps no record of a job that is forgotten, and loses the row once it can be written or removed",
+    { quick: child.exits(0, { after: "1 second" }) },
+    Effect.gen(function*() {
+      const world = yield* World
+      let broken = true
+      const life = yield* beginWith({
+        ledger: (ledger) => ({
+          transition: (id, expected, changes) =>
+            Effect.suspend(() =>
+              broken && changes.status === "completed"
+                ? unavailable("transition")
+                : ledger.transition(id, expected, changes)
+            ),
+          remove: (id, fence) => Effect.suspend(() => broken ? Effect.never : ledger.remove(id, fence))
+        })
+      })
+      const jobs = yield* life.run(jobsOf("s1"))
+      const behind = yield* life.run(start("quick"))
+      yield* world.advance("2 seconds")
+      assert.isTrue(yield* moving(jobs.forget(behind.id)))
+      assert.deepStrictEqual([yield* jobs.list, yield* statuses], [[], ["running"]])
+      broken = false
+      yield* world.advance("20 seconds")
+      assert.deepStrictEqual(yield* rows, [])
+      const written = yield* life.run(start("quick"))
+      yield* world.advance("2 seconds")
+      broken = true
+      assert.isTrue(yield* moving(jobs.forget(written.id)))
+      // It tells of a job that is over: it costs room, and no truth.
+      assert.deepStrictEqual([yield* jobs.list, yield* statuses], [[], ["completed"]])
+    })
+  )
+
+  law(
+    "and has no row of a job that ended while it was away forgets that one as any other",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const life = yield* beginWith({ ledger: () => ({ insert: () => Effect.never, get: () => Effect.succeed(null) }) })
+      const starting = yield* Effect.forkChild(life.run(start("server")))
+      yield* world.advance("30 seconds")
+      const { id } = yield* Fiber.join(starting)
+      const jobs = yield* life.run(jobsOf("s1"))
+      assert.deepStrictEqual((yield* jobs.list).map(({ recorded, status }) => [status, recorded]), [["error", false]])
+      assert.isTrue(yield* jobs.forget(id))
+      assert.deepStrictEqual([yield* jobs.list, yield* rows], [[], []])
+    })
+  )
+
+  law(
+    "and does not answer for longer than a job waits for it costs that job its row, until it does",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      let answers = false
+      const life = yield* beginWith({
+        ledger: (ledger) => ({
+          transition: (id, expected, changes) =>
+            Effect.suspend(() =>
+              answers || changes.identity !== undefined ? ledger.transition(id, expected, changes) : Effect.never
+            )
+        })
+      })
+      const { id } = yield* life.run(start("server"))
+      const jobs = yield* life.run(jobsOf("s1"))
+      // The third has two before it, and is given up on before its turn has come.
+      const extensions = yield* Effect.forEach(
+        ["1 hour", "2 hours", "3 hours"] as const,
+        (time) => Effect.forkChild(jobs.extend(id, time))
+      )
+      yield* world.advance("11 seconds")
+      assert.isTrue(extensions.every((fiber) => fiber.pollUnsafe() !== undefined))
+      assert.isFalse((yield* jobs.get(id)).recorded)
+      answers = true
+      yield* world.advance("20 seconds")
+      const { deadlineAt, recorded } = yield* jobs.get(id)
+      assert.deepStrictEqual([recorded, (yield* rows).map((row) => row.deadlineAt)], [true, [deadlineAt]])
+    })
+  )
+})
+
 describe("a row that a ledger refuses to move", () => {
   law(
     "since an operator has deleted it is not asked for any more, and its job is told of",

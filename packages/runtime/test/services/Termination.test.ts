@@ -278,6 +278,20 @@ describe("awaitGone", () => {
       assert.strictEqual(yield* Fiber.join(fiber), 900)
     }))
 
+  it.effect("does not look for a nudge while somebody is still there to be probed", () =>
+    Effect.gen(function*() {
+      const { subject, table, termination } = yield* setUp(stubborn)
+      const fiber = yield* Effect.forkChild(termination.awaitGone(subject, 5_000), { startImmediately: true })
+      yield* TestClock.adjust(901)
+      const looks = table.looks
+      for (let n = 0; n < 5; n++) {
+        subject.nudge.notify()
+        yield* untilAsleep
+      }
+      assert.strictEqual(table.looks, looks)
+      yield* Fiber.interrupt(fiber)
+    }))
+
   it.effect("is cut short by stop at the next nudge, and answers with a look made then", () =>
     Effect.gen(function*() {
       const { subject, table, termination } = yield* setUp(stubborn)

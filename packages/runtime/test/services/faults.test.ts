@@ -548,7 +548,10 @@ it.effect("whoever waits for a process that the shutdown had no time for is answ
     const jobs = Context.get(context, BackgroundProcess.Service).of("s1")
     const handle = yield* Scope.provide(Context.get(context, AppProcess.Service).spawn(run("stuck")), outer)
     const job = yield* jobs.start(run("stuck"))
-    const events = yield* Effect.forkChild(Stream.runDrain(jobs.events))
+    const events = yield* Effect.forkChild(Effect.all(
+      [Stream.runDrain(jobs.events), Stream.runDrain(Context.get(context, BackgroundProcess.Service).events)],
+      { concurrency: "unbounded" }
+    ))
     const waiters = [
       yield* Effect.forkChild(handle.termination),
       yield* Effect.forkChild(jobs.wait(job.id)),
