@@ -113,7 +113,7 @@ export const ending: ReadonlyArray<PlantedBug> = [
     find: "const waiting = process.retry ??= Deferred.makeUnsafe<void>()",
     replace: "const waiting = process.retry = Deferred.makeUnsafe<void>()",
     about: "of two who try again at once, the first waits for ever",
-    laws: [...stories, "runtime/test/services/faults"],
+    laws: ["runtime/test/services/faults"],
     simulated: true
   },
   {
@@ -131,7 +131,7 @@ export const ending: ReadonlyArray<PlantedBug> = [
     find: "if (process.state._tag === \"Unresolved\" || process.adopted) recheck(process)",
     replace: "if (process.adopted) recheck(process)",
     about: "a job that could not be ended stays kill_failed although it is long gone",
-    laws: stories,
+    laws: ["testing/test/cases/trees"],
     simulated: true
   },
   {
@@ -149,7 +149,7 @@ export const ending: ReadonlyArray<PlantedBug> = [
     find: "      stopDeadlines(process)\n      process.beat?.cancel()\n",
     replace: "      stopDeadlines(process)\n",
     about: "a timer stays armed after the end, and keeps a program from ending for a beat",
-    laws: ["runtime/test/services/BackgroundProcess", "testing/test/RuntimeTest", "testing/test/Simulator"],
+    laws: ["runtime/test/services/faults"],
     simulated: true
   },
   {
@@ -169,7 +169,7 @@ export const ending: ReadonlyArray<PlantedBug> = [
     find: "(retention) => awaitEnd(retention, millis), {",
     replace: "(retention) => awaitEnd(retention, 0), {",
     about: "the last lines of a short command are lost",
-    laws: [...stories, "testing/test/cases/lifecycle"],
+    laws: ["runtime/test/services/AppProcess"],
     simulated: false
   },
   {
@@ -178,7 +178,7 @@ export const ending: ReadonlyArray<PlantedBug> = [
     find: "yield* sealAll(process, drained)\n",
     replace: "yield* sealAll(process, [true, true])\n",
     about: "output that was cut off while somebody still wrote claims to be all of it",
-    laws: [...stories, "testing/test/cases/lifecycle"],
+    laws: ["testing/test/cases/trees"],
     simulated: false
   },
   {
@@ -327,7 +327,7 @@ export const ending: ReadonlyArray<PlantedBug> = [
     find: "const left = Math.max(0, process.startedMono + deadlineMillis - timers.now())",
     replace: "const left = Math.max(0, process.startedAt + deadlineMillis - core.clock.currentTimeMillisUnsafe())",
     about: "an extension is cut short when the wall clock was set forward since the start",
-    laws: ["runtime/test/services/BackgroundProcess", "testing/test/RuntimeTest", "testing/test/Simulator"],
+    laws: ["runtime/test/services/host/Watchdog"],
     simulated: false
   },
   {

@@ -13,7 +13,7 @@ export const jobs: ReadonlyArray<PlantedBug> = [
     find: "const recorded = yield* recordFirst(process)",
     replace: "const recorded = true\n        core.fork(recordFirst(process))",
     about: "a runtime that is killed at a start leaves a process that no row names",
-    laws: listed,
+    laws: faults,
     simulated: true
   },
   {
@@ -47,9 +47,8 @@ export const jobs: ReadonlyArray<PlantedBug> = [
     name: "notice-before-the-row",
     file: `${services}/BackgroundProcess.ts`,
     find: "      const outcome = yield* rows.move(job, endOf(job))\n",
-    replace: `      const late = endOf(job)
-      host.fork(Effect.andThen(Effect.yieldNow, rows.move(job, late)))
-      const outcome: Rows.Outcome = yield* Effect.succeed("written" as Rows.Outcome)
+    replace: `      host.fork(Effect.andThen(Effect.yieldNow, rows.move(job, endOf(job))))
+      const outcome = job.row.lost ? "lost" : "written"
 `,
     about: "an owner is told of an end that its row does not know of, and is told again after a crash",
     laws: faults,
@@ -224,15 +223,6 @@ export const jobs: ReadonlyArray<PlantedBug> = [
     find: "      options.watch(process)\n",
     replace: "",
     about: "an adopted job has neither a deadline nor a beat",
-    laws: recovery,
-    simulated: true
-  },
-  {
-    name: "deadline-not-rechecked-after-a-restart",
-    file: `${services}/jobs/Reconciling.ts`,
-    find: "row.deadlineAt !== null && row.deadlineAt <= clock.currentTimeMillisUnsafe()",
-    replace: "row.deadlineAt === null && row.startedAt < 0",
-    about: "a job whose deadline passed while nobody was there is called cancelled",
     laws: recovery,
     simulated: true
   },

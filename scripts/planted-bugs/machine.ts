@@ -10,7 +10,7 @@ export const machine: ReadonlyArray<PlantedBug> = [
     find: "  if (stat.startedAt !== member.startedAt) return notSame\n",
     replace: "",
     about: "a stranger who has got the pid of one of ours is killed",
-    laws: ["platform-node/test/NodeProcessDriver", "platform-node/test/cases/trees"],
+    laws: ["platform-node/test/internal/signals"],
     simulated: false
   },
   {
@@ -19,7 +19,7 @@ export const machine: ReadonlyArray<PlantedBug> = [
     find: "  if (isLeader && tree.reapedAt !== null) return gone\n",
     replace: "",
     about: "whoever got the pid and the start tick of a leader that was collected is killed",
-    laws: ["platform-node/test/NodeProcessDriver", "platform-node/test/cases/trees"],
+    laws: ["platform-node/test/internal/signals"],
     simulated: false
   },
   {
@@ -28,7 +28,7 @@ export const machine: ReadonlyArray<PlantedBug> = [
     find: "return ownsGroup(tree, group, table) ? send(-group, signal) : notSame",
     replace: "return send(-group, signal)",
     about: "a group whose id is a stranger's by now is killed as a whole",
-    laws: ["platform-node/test/NodeProcessDriver", "platform-node/test/cases/trees"],
+    laws: ["platform-node/test/internal/signals"],
     simulated: false
   },
   {
@@ -37,7 +37,7 @@ export const machine: ReadonlyArray<PlantedBug> = [
     find: "    if (!isSignallable(member.pid)) return { outcome: \"refused\", code: \"EPERM\" }\n",
     replace: "",
     about: "an application that is a member of its own tree by mistake kills itself",
-    laws: ["platform-node/test/NodeProcessDriver", "platform-node/test/cases/trees"],
+    laws: ["platform-node/test/internal/signals"],
     simulated: false
   }
 ]

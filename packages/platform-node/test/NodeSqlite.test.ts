@@ -373,6 +373,25 @@ describe("a transaction", () => {
       )
     }).pipe(Effect.scoped))
 
+  it.live("of a caller's that is taken back takes back nothing that was told to be written", () =>
+    Effect.gen(function*() {
+      const filename = yield* temporaryFile
+      yield* on(
+        filename,
+        Effect.gen(function*() {
+          const sql = yield* SqlClient.SqlClient
+          const ledger = yield* ProcessLedger.Service
+          const insert = yield* Effect.exit(sql.withTransaction(Effect.gen(function*() {
+            const insert = yield* Effect.forkDetach(ledger.insert(row("a")))
+            // Time enough for one that takes part in it. Others wait for its end, since the client has one connection.
+            yield* Effect.repeat(Effect.yieldNow, { times: 100 })
+            return yield* Effect.fail(insert)
+          }))).pipe(Effect.flatMap(Effect.flip))
+          assert.deepStrictEqual([yield* Fiber.join(insert), yield* ledger.rows()], [true, [row("a")]])
+        })
+      )
+    }).pipe(Effect.scoped))
+
   it.live("of a process that is killed leaves the rows as they were, and what was told before is there", () =>
     Effect.gen(function*() {
       const directory = yield* temporaryDirectory

@@ -4,7 +4,8 @@
  * Every call is one statement, so it is atomic wherever the database is, and an interrupted one was made or was not. A
  * transition names the fence and the status it expects in its condition, and sets only the columns it changes: a
  * heartbeat that comes in between is not undone. It never takes part in a transaction its caller has open, which could
- * still take back what was told to be written.
+ * still take back what was told to be written. Where the client has one connection, as that of SQLite, a call that is made
+ * within a transaction is begun when that has ended, so who waits for it inside waits for himself.
  *
  * Writes that are asked for at once are committed together, at most 256, in the order they were asked for. Each is answered
  * after the commit, with an answer of its own; one that fails does not fail the others, unless they could only wait for

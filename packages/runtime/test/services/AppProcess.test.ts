@@ -496,3 +496,20 @@ law(
     yield* world.kill("stuck")
   })
 )
+
+law(
+  "output is read to its end, also when somebody whom nobody finds still writes it after the leader's exit",
+  {
+    leader: child.forks("writer", child.prints("late\n", { after: "1 second" }).exits(0), { escapes: "invisible" })
+      .prints("early\n").exits(0)
+  },
+  Effect.gen(function*() {
+    const world = yield* World
+    const running = yield* Effect.forkChild(AppProcess.run(run("leader")))
+    yield* world.advance("10 seconds")
+    const { info, output, stdout } = yield* Fiber.join(running)
+    assert.deepStrictEqual([info.status, stdout], ["completed", "early\nlate\n"])
+    const { drained, sealed } = yield* output.metadata
+    assert.deepStrictEqual([drained, sealed], [true, true])
+  })
+)

@@ -185,6 +185,22 @@ describe("replace", () => {
       assert.deepStrictEqual(log, ["built 1", "built 2", "closed 1"])
     }))
 
+  it.effect("that fails to build releases what the build had acquired, before it answers", () =>
+    Effect.gen(function*() {
+      const { layer, log, script } = scripted()
+      const generation = yield* Generation.make(layer)
+      script.build = Effect.flatMap(RuntimeStore.Service, (store) =>
+        Effect.andThen(
+          store.getOrCreate(
+            RuntimeStore.key("test/acquired"),
+            Effect.acquireRelease(Effect.void, () => Effect.sync(() => void log.push("released")))
+          ),
+          Effect.fail("no licence")
+        )).pipe(Effect.catchTag("StoreClosed", Effect.die))
+      yield* Effect.flip(generation.replace)
+      assert.deepStrictEqual(log, ["built 1", "released"])
+    }))
+
   it.effect("interrupted while it builds leaves the old one running", () =>
     Effect.gen(function*() {
       const { layer, log, script } = scripted()

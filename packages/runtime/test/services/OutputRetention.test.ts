@@ -480,6 +480,35 @@ describe("OutputRetention", () => {
         assert.strictEqual(gap?.from, 100)
       }))
 
+    it.effect("has nothing in its blob twice when an append that hung wakes up after a retry", () =>
+      Effect.gen(function*() {
+        const gate = yield* Deferred.make<void>()
+        let appends = 0
+        const store = yield* BlobStoreMemory.make
+        const retention = yield* spilling({
+          ...gated(store, () => Effect.void),
+          write: (name) =>
+            Effect.map(store.write(name), (writer) => ({
+              append: (bytes) => {
+                const append = writer.append(bytes.slice())
+                return appends++ === 0 ? Effect.uninterruptible(Effect.andThen(Deferred.await(gate), append)) : append
+              },
+              seal: (label) => writer.seal(label)
+            }))
+        }, { stallMillis: 1000 })
+        const bytes = noise(20_000)
+        assert.strictEqual(push(retention.sink, bytes), 20_000)
+        yield* TestClock.adjust(1000)
+        assert.strictEqual(retention.metadata().spill, "failed")
+        assert.isTrue(yield* retention.retrySpill)
+        yield* Deferred.succeed(gate, undefined)
+        yield* TestClock.adjust(0)
+        yield* retention.seal({ drained: true })
+        const { blob, sha256, spill } = retention.metadata()
+        assert.strictEqual(spill, "complete")
+        assert.strictEqual(sha256Of(yield* readBlob(store, blob)), sha256)
+      }))
+
     it.effect("seals all the same when the seal is interrupted, and no reader waits for the store", () =>
       Effect.gen(function*() {
         const retention = yield* spilling(gated(yield* BlobStoreMemory.make, () => Effect.never))

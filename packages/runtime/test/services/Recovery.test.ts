@@ -400,6 +400,41 @@ describe("of two runtimes on one ledger", () => {
   )
 
   law(
+    "of a job that could not be ended the one that was stopped tells nothing, once the other has it",
+    { stuck: child.ignores("SIGTERM").refuses("SIGKILL") },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      const { id } = yield* first.run(start("stuck"))
+      yield* Effect.forkChild(first.run(Effect.flatMap(jobsOf("s1"), (jobs) => jobs.stop(id))))
+      yield* world.advance("10 seconds")
+      assert.deepStrictEqual(yield* statuses, ["kill_failed"])
+      yield* first.stop
+      const second = yield* Lives.begin()
+      yield* world.advance("75 seconds")
+      assert.deepStrictEqual(yield* second.run(noticeIds), [`${id}:kill_failed`])
+      // Before anything else has told it that it was taken over from.
+      yield* first.continue
+      assert.deepStrictEqual(yield* first.run(noticeIds), [])
+    })
+  )
+
+  law(
+    "ids go on after those of earlier lives, also when the wall clock went back an hour",
+    { server: child },
+    Effect.gen(function*() {
+      const first = yield* Lives.begin()
+      yield* first.setWallClock(3_600_000)
+      const before = yield* first.run(start("server"))
+      yield* first.close
+      const second = yield* Lives.begin()
+      yield* reconciled(second)
+      const after = yield* second.run(start("server"))
+      assert.isTrue(before.id < after.id, `${before.id} ${after.id}`)
+    })
+  )
+
+  law(
     "a wall clock that goes back an hour lets neither take the other's",
     { server: child },
     Effect.gen(function*() {
@@ -576,6 +611,41 @@ describe("a detached job", () => {
         true,
         []
       ])
+    })
+  )
+
+  law(
+    "is given no more time by a wall clock that went back an hour",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      yield* first.setWallClock(3_600_000)
+      yield* first.run(start("server", { lifetime: "detached", deadline: "10 minutes" }))
+      yield* world.advance("4 minutes")
+      yield* first.close
+      const second = yield* Lives.begin()
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["adopted running"])
+      yield* world.advance("10 minutes")
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual([yield* statuses, yield* world.alive], [["timed_out"], []])
+    })
+  )
+
+  law(
+    "whose exit nobody is told of is found over by a beat, and is no success",
+    { server: child },
+    Effect.gen(function*() {
+      const world = yield* World
+      const first = yield* Lives.begin()
+      yield* first.run(start("server", { lifetime: "detached" }))
+      yield* first.close
+      const second = yield* Lives.begin()
+      assert.deepStrictEqual(outcomes(yield* reconciled(second)), ["adopted running"])
+      yield* world.loseExit("server")
+      yield* world.kill("server", 0)
+      yield* world.advance("1 minute")
+      assert.deepStrictEqual(yield* statuses, ["error"])
     })
   )
 

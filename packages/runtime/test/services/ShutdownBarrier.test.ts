@@ -130,6 +130,26 @@ law(
 )
 
 law(
+  "what could not be ended before is tried once more, and the report says what came of that",
+  { stuck: child.ignores("SIGTERM").refuses("SIGKILL", 1) },
+  Effect.gen(function*() {
+    const world = yield* World
+    const barrier = yield* ShutdownBarrier.Service
+    const { id } = yield* start("s1", "stuck")
+    const stopping = yield* Effect.forkChild(
+      BackgroundProcess.Service.use((service) => service.of("s1").stop(id))
+    )
+    yield* world.advance("10 seconds")
+    assert.strictEqual((yield* Fiber.join(stopping)).status, "kill_failed")
+    const closing = yield* Effect.forkChild(barrier.shutdown())
+    yield* world.advance("15 seconds")
+    const report = yield* Fiber.join(closing)
+    assert.deepStrictEqual([report.clean, report.rows.map((row) => row.status)], [true, ["cancelled"]])
+    assert.deepStrictEqual(yield* world.alive, [])
+  })
+)
+
+law(
   "a start that is on its way is ended or refused, and leaves nothing",
   { slow: child.startsAfter("500 millis"), answering: child.answersAfter("500 millis") },
   Effect.gen(function*() {

@@ -628,7 +628,13 @@ it.effect("of two runtimes that finish one at once, one does it", () =>
 
 const boot = { pid: 1, startedAt: 1, bootId: "this boot", marker: "" }
 
-for (const [what, members, outcome] of [["lives", 1, "kept"], ["is gone", 0, "removed"]] as const) {
+for (
+  const [what, members, complete, outcome] of [
+    ["lives", 1, true, "kept"],
+    ["is gone", 0, true, "removed"],
+    ["cannot be looked for", 0, false, "kept"]
+  ] as const
+) {
   it.effect(`a process without a row is recorded with its workspace before it starts, and found by it when it ${what}`, () => {
     let asked: ReadonlyArray<string> = []
     return Effect.gen(function*() {
@@ -656,7 +662,7 @@ for (const [what, members, outcome] of [["lives", 1, "kept"], ["is gone", 0, "re
               leader: "gone" as const,
               members: Array.from({ length: members }, () => member),
               occupied: [],
-              complete: true
+              complete
             })))
           }
         })

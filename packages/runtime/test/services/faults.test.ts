@@ -210,6 +210,43 @@ it.effect("a start that waits for its row is withdrawn as one that never was, an
     { startAnswerMillis: 60_000 }
   ))))
 
+it.effect("two who try again at once join one retry, and both are answered", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const job = yield* jobs.start(run("stuck"))
+    yield* Effect.forkChild(jobs.stop(job.id))
+    yield* world.advance("10 seconds")
+    const before = (yield* world.signals).length
+    const retries = [
+      yield* Effect.forkChild(jobs.retryTermination(job.id)),
+      yield* Effect.forkChild(jobs.retryTermination(job.id))
+    ]
+    yield* world.advance("10 seconds")
+    for (const retry of retries) {
+      assert.isDefined(retry.pollUnsafe())
+      assert.strictEqual((yield* Fiber.join(retry)).status, "kill_failed")
+    }
+    const asked = (yield* world.signals).slice(before).filter((line) => line.includes("SIGTERM"))
+    assert.strictEqual(asked.length, 1)
+  }).pipe(Effect.provide(RuntimeTest.layer({ children: { stuck: child.ignores("SIGTERM").refuses("SIGKILL") } }))))
+
+it.effect("nothing is started before its row is written, however slow the ledger is", () =>
+  Effect.gen(function*() {
+    const world = yield* World
+    const jobs = yield* jobsOf("s1")
+    const starting = yield* Effect.forkChild(jobs.start(run("server")))
+    yield* world.advance(1999)
+    assert.strictEqual(yield* world.spawned, 0)
+    yield* world.advance(1)
+    assert.strictEqual(yield* world.spawned, 1)
+    assert.strictEqual((yield* Fiber.join(starting)).status, "running")
+  }).pipe(Effect.provide(onLedger(
+    { server: child },
+    (memory) => ({ insert: (row) => Effect.delay(memory.insert(row), "2 seconds") }),
+    { startAnswerMillis: 60_000 }
+  ))))
+
 it.effect("every retry of a process that stays is answered", () =>
   Effect.gen(function*() {
     const world = yield* World

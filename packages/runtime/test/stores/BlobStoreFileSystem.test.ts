@@ -88,6 +88,25 @@ describe("BlobStoreFileSystem", () => {
       assert.deepStrictEqual(readdirSync(path).toSorted(), others.toSorted())
     }))
 
+  it.live("gives a blob its name after its bytes were synced, and answers after the name was", () =>
+    Effect.gen(function*() {
+      const path = yield* directory
+      const calls: Array<string> = []
+      const traced = withFileSystem(path, (fs) => ({
+        open: (file, options) =>
+          Effect.map(fs.open(file, options), (opened) =>
+            Object.defineProperty(opened, "sync", {
+              value: Effect.andThen(
+                opened.sync,
+                Effect.sync(() => calls.push(file.endsWith(".part") ? "synced bytes" : "synced directory"))
+              )
+            })),
+        rename: (from, to) => Effect.andThen(fs.rename(from, to), Effect.sync(() => calls.push("named")))
+      }))
+      yield* Effect.provide(Effect.andThen(put("job", "x"), Effect.sync(() => calls.push("answered"))), traced)
+      assert.deepStrictEqual(calls, ["synced bytes", "named", "synced directory", "answered"])
+    }))
+
   describe("two stores on one directory", () => {
     const two = (path: string) =>
       Effect.all([
