@@ -381,12 +381,14 @@ describe("a transaction", () => {
         Effect.gen(function*() {
           const sql = yield* SqlClient.SqlClient
           const ledger = yield* ProcessLedger.Service
-          const insert = yield* Effect.exit(sql.withTransaction(Effect.gen(function*() {
-            const insert = yield* Effect.forkDetach(ledger.insert(row("a")))
+          const asked = yield* Deferred.make<Fiber.Fiber<boolean, ProcessLedger.LedgerError>>()
+          yield* Effect.exit(sql.withTransaction(Effect.gen(function*() {
+            yield* Deferred.succeed(asked, yield* Effect.forkDetach(ledger.insert(row("a"))))
             // Time enough for one that takes part in it. Others wait for its end, since the client has one connection.
             yield* Effect.repeat(Effect.yieldNow, { times: 100 })
-            return yield* Effect.fail(insert)
-          }))).pipe(Effect.flatMap(Effect.flip))
+            return yield* Effect.fail("taken back")
+          })))
+          const insert = yield* Deferred.await(asked)
           assert.deepStrictEqual([yield* Fiber.join(insert), yield* ledger.rows()], [true, [row("a")]])
         })
       )
